@@ -1,0 +1,85 @@
+#include "engine/base/error.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace pare {
+
+const char* error_code_name(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kFailedGate:
+      return "failed_gate";
+    case ErrorCode::kUsage:
+      return "usage";
+    case ErrorCode::kBadFile:
+      return "bad_file";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kDevice:
+      return "environment";
+    case ErrorCode::kInternal:
+      return "internal";
+    case ErrorCode::kInterrupted:
+      return "interrupted";
+  }
+  return "internal";
+}
+
+Error::Error(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}
+
+void Error::add_context(const std::string& doing) { message_ = "while " + doing + ": " + message_; }
+
+Error& Error::at(std::string where) {
+  if (where_.empty()) where_ = std::move(where);
+  return *this;
+}
+
+Error& Error::hint(std::string what) {
+  if (hint_.empty()) hint_ = std::move(what);
+  return *this;
+}
+
+void vfail(ErrorCode code, fmt::string_view format, fmt::format_args args) {
+  throw Error(code, fmt::vformat(format, args));
+}
+
+Error vmake_error(ErrorCode code, fmt::string_view format, fmt::format_args args) {
+  return Error(code, fmt::vformat(format, args));
+}
+
+namespace {
+
+// Levenshtein distance, one row at a time.
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string nearest_word(const std::string& word, const char* const* known, std::size_t count) {
+  constexpr std::size_t kLongestWord = 200;  // a longer one is no typo, and the table is quadratic
+  std::string best;
+  if (word.empty() || word.size() > kLongestWord) return best;
+  std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t distance = edit_distance(word, known[i]);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = known[i];
+    }
+  }
+  return best;
+}
+
+}  // namespace pare
