@@ -1,0 +1,64 @@
+// What the IR knows about each operator before any kernel: arity, and how outputs' types and shapes
+// follow from the inputs. One rule serves both graphs (symbolic sizes) and runs (numbers).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/ir/graph.h"
+
+namespace pare {
+
+// What an inference rule sees of one node. Dims may be symbolic; tensors may be known or not.
+class InferContext {
+ public:
+  virtual ~InferContext() = default;
+
+  virtual const Node& node() const = 0;
+  int inputs() const { return static_cast<int>(node().in.size()); }
+  int outputs() const { return static_cast<int>(node().out.size()); }
+  virtual bool has_input(int i) const = 0;  // present: in range and not left out
+  virtual DType in_dtype(int i) const = 0;
+  virtual const Shape& in_shape(int i) const = 0;
+  // The input's value when it is known now: a constant; in a run, any input. nullptr otherwise.
+  // Rules ask for it only where the output shape depends on it (Reshape's shape, Slice's starts).
+  virtual const Tensor* in_value(int i) = 0;
+  // An integer tensor of rank <= 1 whose elements are known at least as dims (Shape -> Gather -> Concat
+  // chains); false when unknown. Covers in_value() too.
+  virtual bool in_dims(int i, std::vector<Dim>& out) = 0;
+
+  virtual void set_out(int i, DType dtype, Shape shape) = 0;
+  virtual void set_out_dims(int i, std::vector<Dim> elements) = 0;  // the value of an integer output
+  // Infers a subgraph attribute with given input types; outputs' dtypes and shapes come back.
+  [[noreturn]] void bad(const std::string& what) const;  // Error kBadFile naming node and op
+};
+
+struct OpSchema {
+  std::string_view domain, op;
+  int min_in, max_in;   // max -1: any number
+  int min_out, max_out;
+  void (*infer)(InferContext&);
+  bool deterministic = true;  // false: random, never folded or merged
+};
+
+// nullptr when the IR does not know the operator.
+const OpSchema* find_schema(std::string_view domain, std::string_view op);
+const std::vector<const OpSchema*>& all_schemas();  // sorted by domain, op
+
+// Fills dtype and shape of every value from inputs and constants, subgraphs included. Sizes already
+// declared (by the file) are kept where the rule knows less; a contradiction is Error kBadFile.
+// Unknown operators leave their outputs as declared.
+void infer_shapes(Graph& graph);
+
+struct OutputType {
+  DType dtype = DType::kUndefined;
+  Dims dims;
+};
+// The same rules with numbers, for one node of a run. `in[i]` has data, always. `read_values` is set
+// when a rule looked at an input's data (so the result holds for these values only).
+// Error kBadFile (shape contradiction) or kUnsupported (a size the rule cannot give).
+std::vector<OutputType> infer_node(const Graph& graph, const Node& node, const std::vector<TensorView>& in,
+                                   bool* read_values);
+
+}  // namespace pare

@@ -1,0 +1,65 @@
+// What a kernel is. One operator has an ordered list of them (registry.h): fastest first, the plain
+// reference last; each says why it declines, so a failure can quote every reason.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/base/tensor.h"
+#include "engine/base/thread_pool.h"
+#include "engine/ir/graph.h"
+
+namespace pare {
+
+enum class Backend : std::uint8_t { kCpu, kCuda };
+
+// Grow-only memory that a session lends to one call at a time; contents are undefined at each call.
+class Scratch {
+ public:
+  // At least `bytes`, 64-byte aligned. Valid until the next take() or the end of the call.
+  void* take(std::size_t bytes);
+  template <typename T>
+  T* take(std::int64_t count) {
+    return static_cast<T*>(take(static_cast<std::size_t>(count) * sizeof(T)));
+  }
+
+ private:
+  Tensor memory_;
+};
+
+struct OpCall {
+  const Node* node = nullptr;
+  // In why_not and prepare, `data` is null unless the input is a constant. In run, it is there.
+  std::span<const TensorView> in;   // !present(): an optional input left out
+  std::span<const TensorView> out;  // dtype and dims are decided, data is there in run. !present(): unwanted
+  ThreadPool* pool = nullptr;
+  Scratch* scratch = nullptr;
+  const void* prepared = nullptr;  // what prepare returned
+  void* stream = nullptr;          // backends other than the CPU
+
+  const TensorView& input(int i) const;  // an absent view when i is out of range
+  bool has(int i) const { return input(i).present(); }
+};
+
+struct Kernel {
+  std::string_view domain, op;
+  Backend backend = Backend::kCpu;
+  std::string_view name;  // "Conv/cpu:winograd", shown by `pare ops` and in profiles
+  // "" = can run. Depends on dtypes, dims, attributes and constants only, never on other data. Never throws.
+  std::string (*why_not)(const OpCall&) = nullptr;
+  // Optional, once for each (node, input shapes): packs constant weights, resolves attributes.
+  std::shared_ptr<const void> (*prepare)(const OpCall&) = nullptr;
+  void (*run)(const OpCall&) = nullptr;  // only after why_not() came back empty
+
+  // The result of one sample depends on neither batch size, its slot in the batch, nor threads.
+  bool invariant = true;
+  // Output 0 is input `alias` in other clothes (Reshape): the session shares the memory, run is not called.
+  int alias = -1;
+  // Bit i: output 0 may be written over input i when they have the same bytes and nobody else reads it.
+  unsigned in_place = 0;
+};
+
+}  // namespace pare

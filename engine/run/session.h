@@ -1,0 +1,63 @@
+// Runs a graph. Buffers are reused as soon as the last reader is done; shapes seen before cost nothing
+// again; any value may be watched.
+//
+//   Session session(graph, options);
+//   session.watch(value, [&](const TensorView& x) { ... });
+//   std::vector<Tensor> out = session.run({image});
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/ir/graph.h"
+#include "engine/ops/registry.h"
+
+namespace pare {
+
+struct SessionOptions {
+  ThreadPool* pool = nullptr;    // required; outlives the session
+  bool only_invariant = true;    // calibration and evaluation need it; pure speed may switch it off
+  bool profile = false;          // seconds a node
+};
+
+class Session {
+ public:
+  // Sees the value right after it was computed, on the thread that called run(). The view is valid
+  // during the call only. Layout as Value::layout says.
+  using Watcher = std::function<void(ValueId, const TensorView&)>;
+
+  Session(std::shared_ptr<const Graph> graph, SessionOptions options);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  const Graph& graph() const;
+
+  // Inputs (in the order of graph().inputs), constants and node outputs may be watched.
+  // One watcher a value; a watched value is never skipped.
+  void watch(ValueId id, Watcher watcher);
+  void clear_watchers();
+
+  // Inputs in the order of graph().inputs; dtype and shape are checked against it (Error kUsage in
+  // words, with both shapes). Outputs in the order of graph().outputs, owned by the caller.
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs);
+
+  struct Profile {
+    NodeId node;
+    std::string kernel;
+    double seconds;    // summed over runs
+    std::int64_t runs;
+  };
+  std::vector<Profile> profile() const;       // in node order; empty unless options.profile
+  std::string kernel_of(NodeId id) const;     // the kernel last used, "" before the first run
+  std::int64_t buffer_bytes() const;          // held for intermediate values now
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pare
