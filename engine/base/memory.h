@@ -1,0 +1,27 @@
+// How much memory this process holds and has held, in bytes (Linux, from /proc/self/status).
+//
+//   peak_rss_bytes         VmHWM: the most pages that were resident at once, kept by the kernel, exact.
+//                          Mapped files count while their pages are resident, so a big model that is
+//                          only mapped raises it.
+//   peak_anonymous_bytes   RssAnon at its highest: memory that was allocated (heap, stacks), without
+//                          mapped files. The kernel keeps no maximum, so it is sampled: by a thread
+//                          every 10 ms once sampling was started, and at each call. A peak that is
+//                          shorter than that can be missed.
+//
+// All give 0 where the kernel does not tell.
+#pragma once
+
+#include <cstdint>
+
+namespace pare {
+
+std::int64_t peak_rss_bytes();
+std::int64_t current_anonymous_bytes();
+std::int64_t peak_anonymous_bytes();
+
+void start_memory_sampling();  // once a process; further calls do nothing
+
+// Physical memory this process may use (the cgroup's limit considered).
+std::int64_t total_memory_bytes();
+
+}  // namespace pare
