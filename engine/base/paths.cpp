@@ -1,0 +1,133 @@
+#include "engine/base/paths.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "engine/base/error.h"
+
+namespace pare {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+void check(const std::error_code& error, ErrorCode code, const char* doing, const std::string& path) {
+  if (error) fail(code, "cannot {} '{}': {}", doing, path, error.message());
+}
+
+}  // namespace
+
+std::string join_path(const std::string& folder, const std::string& name) {
+  return (fs::path(folder) / name).string();
+}
+
+std::string parent_path(const std::string& path) {
+  const std::string parent = fs::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+std::string file_name(const std::string& path) { return fs::path(path).filename().string(); }
+std::string file_stem(const std::string& path) { return fs::path(path).stem().string(); }
+
+std::string file_extension(const std::string& path) {
+  std::string extension = fs::path(path).extension().string();
+  for (char& c : extension)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return extension;
+}
+
+bool path_exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool is_directory(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+bool is_regular_file(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+std::uint64_t file_size(const std::string& path) {
+  std::error_code error;
+  const std::uint64_t size = fs::file_size(path, error);
+  check(error, ErrorCode::kBadFile, "find the size of", path);
+  return size;
+}
+
+std::string canonical_path(const std::string& path) {
+  std::error_code error;
+  // Made absolute first: of a relative path of which nothing exists, the library leaves it relative.
+  const fs::path absolute = fs::absolute(path, error);
+  check(error, ErrorCode::kBadFile, "find", path);
+  const fs::path canonical = fs::weakly_canonical(absolute, error);
+  check(error, ErrorCode::kBadFile, "find", path);
+  return canonical.string();
+}
+
+std::vector<std::string> list_directory(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  fs::directory_iterator entry(path, error);
+  check(error, ErrorCode::kBadFile, "list the folder", path);
+  while (entry != fs::directory_iterator()) {
+    names.push_back(entry->path().filename().string());
+    entry.increment(error);
+    check(error, ErrorCode::kBadFile, "list the folder", path);
+  }
+  std::sort(names.begin(), names.end());  // char_traits compares as unsigned bytes
+  return names;
+}
+
+std::string working_directory() {
+  std::error_code error;
+  const fs::path path = fs::current_path(error);
+  check(error, ErrorCode::kDevice, "find", "the working directory");
+  return path.string();
+}
+
+void make_directories(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error && is_directory(path)) return;  // made by someone else in between
+  check(error, ErrorCode::kDevice, "make the folder", path);
+  if (!is_directory(path)) fail(ErrorCode::kDevice, "cannot make the folder '{}': it is a file", path);
+}
+
+void remove_file(const std::string& path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+    fail(ErrorCode::kDevice, "cannot remove '{}': {}", path, std::strerror(errno));
+}
+
+void remove_tree(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  check(error, ErrorCode::kDevice, "remove", path);
+}
+
+void rename_path(const std::string& from, const std::string& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) fail(ErrorCode::kDevice, "cannot rename '{}' to '{}': {}", from, to, error.message());
+}
+
+std::string make_temporary_directory() {
+  const char* folder = std::getenv("TMPDIR");
+  std::string path = join_path(folder != nullptr && *folder != '\0' ? folder : "/tmp", "pare-XXXXXX");
+  if (::mkdtemp(path.data()) == nullptr)
+    throw make_error(ErrorCode::kDevice, "cannot make a temporary folder '{}': {}", path,
+                     std::strerror(errno))
+        .hint("set TMPDIR to a folder that may be written");
+  return path;
+}
+
+}  // namespace pare

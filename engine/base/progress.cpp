@@ -1,0 +1,14 @@
+#include "engine/base/progress.h"
+
+namespace pare {
+
+void Progress::begin(const std::string&, std::int64_t) {}
+void Progress::advance(std::int64_t) {}
+void Progress::end() {}
+
+Progress& no_progress() {
+  static Progress nothing;
+  return nothing;
+}
+
+}  // namespace pare
