@@ -29,8 +29,8 @@ class Graph;
 enum class ValueId : std::int32_t { kNone = -1 };
 enum class NodeId : std::int32_t { kNone = -1 };
 
-using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>, std::vector<float>,
-                               std::vector<std::string>, Tensor, std::shared_ptr<Graph>>;
+using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>,
+                               std::vector<float>, std::vector<std::string>, Tensor, std::shared_ptr<Graph>>;
 using Attributes = std::map<std::string, Attribute, std::less<>>;
 
 // How a rank-4 (or N-d) activation lies in memory. Shapes of kChannelsLast values are physical:
@@ -51,7 +51,7 @@ struct Value {
 };
 
 struct Node {
-  std::string name;  // may be empty
+  std::string name;    // may be empty
   std::string domain;  // "" = ai.onnx; "pare" = made by lowering, never written to a file
   std::string op;
   std::vector<ValueId> in;   // kNone: an optional input left out. Captured values stand last
@@ -87,20 +87,20 @@ struct Capture {
 class Graph {
  public:
   std::string name;
-  std::vector<ValueId> inputs;   // without constants
-  std::vector<ValueId> outputs;  // a value may stand here twice
-  std::vector<Capture> captures;  // subgraphs only
-  int opset = 0;                 // ai.onnx opset of the source file; 0 when there was none
+  std::vector<ValueId> inputs;                  // without constants
+  std::vector<ValueId> outputs;                 // a value may stand here twice
+  std::vector<Capture> captures;                // subgraphs only
+  int opset = 0;                                // ai.onnx opset of the source file; 0 when there was none
   std::map<std::string, std::string> metadata;  // metadata_props of the source file
 
   // --- values
-  ValueId add_value(Value value);                      // the name is made unique by a suffix if taken
+  ValueId add_value(Value value);                         // the name is made unique by a suffix if taken
   ValueId add_constant(std::string name, Tensor tensor);  // dtype and shape come from the tensor
   Value& value(ValueId id);
   const Value& value(ValueId id) const;
   std::size_t value_count() const { return values_.size(); }  // ids are 0 .. count-1, unused ones included
-  ValueId find_value(std::string_view value_name) const;  // kNone when there is none
-  void rename(ValueId id, std::string new_name);       // made unique like add_value
+  ValueId find_value(std::string_view value_name) const;      // kNone when there is none
+  void rename(ValueId id, std::string new_name);              // made unique like add_value
   std::string unique_name(std::string_view base) const;
 
   // --- nodes
@@ -116,7 +116,7 @@ class Graph {
   std::size_t node_capacity() const { return nodes_.size(); }  // ids are below this
   std::vector<NodeId> nodes() const;  // live nodes in order; a copy, so edits while walking are safe
 
-  void set_input(NodeId id, int slot, ValueId value);  // grows `in` with kNone as needed
+  void set_input(NodeId id, int slot, ValueId value);   // grows `in` with kNone as needed
   void set_output(NodeId id, int slot, ValueId value);  // the old output loses its producer
   // Every use of `from` (subgraph captures and graph outputs included) becomes one of `to`.
   void replace_uses(ValueId from, ValueId to);
@@ -130,7 +130,7 @@ class Graph {
   NodeId only_user(ValueId id) const;
   bool is_constant(ValueId id) const { return id != ValueId::kNone && value(id).is_constant(); }
 
-  void sort();  // stable topological order; Error kBadFile naming a node of a cycle
+  void sort();                // stable topological order; Error kBadFile naming a node of a cycle
   void drop_unused_values();  // constants without users lose their data
 
  private:

@@ -36,7 +36,7 @@ class InferContext {
 
 struct OpSchema {
   std::string_view domain, op;
-  int min_in, max_in;   // max -1: any number
+  int min_in, max_in;  // max -1: any number
   int min_out, max_out;
   void (*infer)(InferContext&);
   bool deterministic = true;  // false: random, never folded or merged

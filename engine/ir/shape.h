@@ -32,8 +32,8 @@ struct Shape {
   explicit Shape(const Dims& sizes);
 
   int rank() const { return ranked ? static_cast<int>(dims.size()) : -1; }
-  bool concrete() const;       // ranked and every size known
-  Dims sizes() const;          // only when concrete()
+  bool concrete() const;           // ranked and every size known
+  Dims sizes() const;              // only when concrete()
   bool fits(const Dims& d) const;  // could these sizes be it? (rank equal, known sizes equal)
 };
 

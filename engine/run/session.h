@@ -18,9 +18,9 @@
 namespace pare {
 
 struct SessionOptions {
-  ThreadPool* pool = nullptr;    // required; outlives the session
-  bool only_invariant = true;    // calibration and evaluation need it; pure speed may switch it off
-  bool profile = false;          // seconds a node
+  ThreadPool* pool = nullptr;  // required; outlives the session
+  bool only_invariant = true;  // calibration and evaluation need it; pure speed may switch it off
+  bool profile = false;        // seconds a node
 };
 
 class Session {
@@ -48,12 +48,12 @@ class Session {
   struct Profile {
     NodeId node;
     std::string kernel;
-    double seconds;    // summed over runs
+    double seconds;  // summed over runs
     std::int64_t runs;
   };
-  std::vector<Profile> profile() const;       // in node order; empty unless options.profile
-  std::string kernel_of(NodeId id) const;     // the kernel last used, "" before the first run
-  std::int64_t buffer_bytes() const;          // held for intermediate values now
+  std::vector<Profile> profile() const;    // in node order; empty unless options.profile
+  std::string kernel_of(NodeId id) const;  // the kernel last used, "" before the first run
+  std::int64_t buffer_bytes() const;       // held for intermediate values now
 
  private:
   struct Impl;

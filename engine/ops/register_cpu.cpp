@@ -1,0 +1,15 @@
+#include "engine/ops/register_cpu.h"
+
+#include "engine/ops/registry.h"
+
+namespace pare {
+
+const Registry& cpu_registry() {
+  static const Registry registry = [] {
+    Registry r;
+    return r;
+  }();
+  return registry;
+}
+
+}  // namespace pare

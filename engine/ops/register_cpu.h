@@ -1,0 +1,10 @@
+// One function a family of operators; each adds its kernels, fastest first, reference last.
+#pragma once
+
+namespace pare {
+
+class Registry;
+
+// Every family is listed in register_cpu.cpp. Declare yours here, in the order of the list.
+
+}  // namespace pare
