@@ -1,0 +1,53 @@
+#include "engine/run/evaluate.h"
+
+#include "engine/base/error.h"
+#include "engine/ir/schema.h"
+#include "engine/ops/registry.h"
+
+namespace pare {
+
+std::vector<Tensor> evaluate_node(const Graph& graph, const Node& node, const std::vector<Tensor>& inputs) {
+  PARE_ASSERT(inputs.size() == node.in.size());
+  std::vector<TensorView> in, out;
+  for (const Tensor& tensor : inputs) in.push_back(tensor.empty() ? TensorView{} : tensor.view());
+  bool reads_values = false;
+  const std::vector<OutputType> types = infer_node(graph, node, in, &reads_values);
+  std::vector<Tensor> outputs;
+  for (const OutputType& type : types) {
+    outputs.push_back(Tensor::allocate(type.dtype, type.dims));
+    out.push_back(outputs.back().view());
+  }
+  ThreadPool pool(1);
+  Scratch scratch;
+  OpCall call{&node, in, out, &pool, &scratch, nullptr, nullptr};
+  const Kernel& kernel = cpu_registry().pick(call, Backend::kCpu, true);
+  if (kernel.alias >= 0) {
+    const Tensor& source = inputs[static_cast<std::size_t>(kernel.alias)];
+    outputs[0] = source.clone().reshaped(types[0].dims);
+    return outputs;
+  }
+  std::shared_ptr<const void> prepared;
+  if (kernel.prepare != nullptr) prepared = kernel.prepare(call);
+  call.prepared = prepared.get();
+  kernel.run(call);
+  return outputs;
+}
+
+bool is_foldable(const Graph& graph, const Node& node) {
+  const OpSchema* schema = find_schema(node.domain, node.op);
+  if (schema == nullptr || !schema->deterministic) return false;
+  for (const ValueId in : node.in)
+    if (in != ValueId::kNone && !graph.is_constant(in)) return false;
+  for (const auto& [key, attribute] : node.attrs)
+    if (std::holds_alternative<std::shared_ptr<Graph>>(attribute)) return false;
+  return true;
+}
+
+std::vector<Tensor> evaluate_constant_node(const Graph& graph, const Node& node) {
+  std::vector<Tensor> inputs;
+  for (const ValueId in : node.in)
+    inputs.push_back(in == ValueId::kNone ? Tensor{} : graph.value(in).constant);
+  return evaluate_node(graph, node, inputs);
+}
+
+}  // namespace pare
