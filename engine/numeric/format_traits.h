@@ -4,6 +4,8 @@
 //   encode_unsaturated     where ONNX has a saturate attribute; otherwise the same as encode
 #pragma once
 
+#include <type_traits>
+
 #include "engine/base/dtype.h"
 #include "engine/numeric/bf16.h"
 #include "engine/numeric/e2m1.h"
@@ -20,6 +22,7 @@ namespace pare::traits {
     using Code = CodeType;                                                                                  \
     static constexpr DType kType = dtype;                                                                   \
     static constexpr int kBits = bits;                                                                      \
+    static constexpr bool kIsFloat = std::is_same_v<decltype(decode_fn(Code{})), float>;                    \
     PARE_HD static Code encode(float value) { return static_cast<Code>(encode_fn(value)); }                 \
     PARE_HD static Code encode_unsaturated(float value) { return static_cast<Code>(encode_raw_fn(value)); } \
     PARE_HD static float decode(Code code) { return static_cast<float>(decode_fn(code)); }                  \
