@@ -1,0 +1,52 @@
+// Where Q/DQ go, and why not elsewhere. Decides places only; numbers come from calibration and search.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/ir/graph.h"
+#include "quant/spec.h"
+
+namespace pare::quant {
+
+// One activation value and the inputs that will read its quantized form: one Q/DQ pair for all of them.
+struct ActivationSite {
+  ValueId value = ValueId::kNone;
+  std::vector<Use> uses;
+  bool graph_output = false;  // the model's output too reads the dequantized value (onnxruntime)
+  Format format;
+  std::string rule;           // the placement rule behind it: "input of Conv", "residual of Add"
+  bool unit_range = false;    // a Softmax output: (0,1) whatever calibration saw
+};
+
+struct WeightSite {
+  ValueId value = ValueId::kNone;  // the constant
+  std::vector<Use> uses;           // several when nodes share it
+  int axis = 0;                    // of the output channels
+  Format format;
+};
+
+// Bias of a quantized linear node kept as int32 codes with scale sx*sw (target onnxruntime).
+struct BiasSite {
+  NodeId node = NodeId::kNone;
+  int slot = 2;
+};
+
+struct Skipped {
+  std::string tensor;  // or the node's name when the whole node is left alone
+  std::string why;
+};
+
+struct Placement {
+  std::vector<ActivationSite> activations;
+  std::vector<WeightSite> weights;
+  std::vector<BiasSite> biases;
+  std::vector<Skipped> skipped;
+};
+
+// The graph must have shapes. Q/DQ that are in it already are kept and not doubled.
+// A weight and an activation are only quantized together: a node whose activations are left alone keeps
+// its float weights, unless spec.activations is off (weight-only).
+Placement place(const Graph& graph, const Spec& spec);
+
+}  // namespace pare::quant
