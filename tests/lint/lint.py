@@ -59,7 +59,7 @@ FENCED = [
     (r'immintrin\.h|x86intrin\.h', ['*.cpp', '*_simd.h'], 'vector code stays in kernels'),
 ]
 
-CODE = ('.cpp', '.h', '.cu', '.cuh')
+CODE = ('.cpp', '.h', '.inc', '.cu', '.cuh')
 TEXT = CODE + ('.py', '.sh', '.cmake', '.yaml', '.yml', '.md', '.txt')
 SKIP_FOLDERS = {'.git', 'build', 'runs', '.carry', '__pycache__', 'corpus'}
 REFUSE_LINES, REVIEW_LINES = 800, 400
