@@ -1,0 +1,137 @@
+#include "graphsurgeon/onnx/known_ops.h"
+
+#include <onnx/checker.h>
+#include <onnx/defs/schema.h>
+#include <onnx/inliner/inliner.h>
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "engine/base/byte_reader.h"
+#include "engine/base/error.h"
+#include "engine/base/limits.h"
+#include "engine/ir/schema.h"
+
+namespace pare {
+namespace {
+
+bool raised_away(const std::string& op) { return op == "Upsample" || op == "Scatter"; }
+
+bool has_body(const onnx::OpSchema& schema, int opset) {
+  return schema.HasFunction() || schema.HasContextDependentFunction() ||
+         schema.HasContextDependentFunctionWithOpsetVersion(opset);
+}
+
+const onnx::OpSchema* onnx_schema(const std::string& domain, const std::string& op, int opset) {
+  return onnx::OpSchemaRegistry::Schema(op, opset, domain == "ai.onnx" ? std::string() : domain);
+}
+
+// Nodes after inlining, saturated. Functions call only functions (the call graph has no cycle by now).
+class ExpandedSize {
+ public:
+  explicit ExpandedSize(const onnx::ModelProto& model) {
+    for (const auto& function : model.functions())
+      functions_[{function.domain(), function.name()}] = &function;
+  }
+  template <typename Nodes>
+  std::uint64_t of(const Nodes& nodes) {
+    std::uint64_t total = 0;
+    for (const auto& node : nodes) {
+      const auto callee = functions_.find({node.domain(), node.op_type()});
+      total += callee == functions_.end() ? 1 : of_function(*callee->second);
+      for (const auto& attribute : node.attribute()) {
+        if (attribute.has_g()) total += of(attribute.g().node());
+        for (const auto& graph : attribute.graphs()) total += of(graph.node());
+      }
+      if (total > limits::kMaxNodes) return limits::kMaxNodes + 1;
+    }
+    return total;
+  }
+
+ private:
+  std::uint64_t of_function(const onnx::FunctionProto& function) {
+    const auto known = sizes_.find(&function);
+    if (known != sizes_.end()) return known->second;
+    // Recursion through subgraphs of functions is not seen by onnx's check: a function met again while it
+    // is being counted is too large.
+    sizes_[&function] = limits::kMaxNodes + 1;
+    const std::uint64_t size = of(function.node());
+    sizes_[&function] = size;
+    return size;
+  }
+
+  std::map<std::pair<std::string, std::string>, const onnx::FunctionProto*> functions_;
+  std::map<const onnx::FunctionProto*, std::uint64_t> sizes_;
+};
+
+template <typename Body>
+void guarded(const Body& body) {
+  try {
+    body();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& problem) {
+    fail(ErrorCode::kBadFile, "the model's functions cannot be inlined: {}", problem.what());
+  }
+}
+
+void inline_local(onnx::ModelProto& model) {
+  if (model.functions_size() == 0) return;
+  guarded([&] { onnx::checker::check_function_call_cycles(model); });
+  check_limit(ExpandedSize(model).of(model.graph().node()), limits::kMaxNodes,
+              "the number of nodes with functions inlined");
+  guarded([&] { onnx::inliner::InlineLocalFunctions(model, true); });
+}
+
+// One level of function bodies. True when there was anything to inline.
+bool inline_operators(onnx::ModelProto& model, int opset) {
+  std::set<std::pair<std::string, std::string>> wanted;
+  for (const auto& node : model.graph().node()) {
+    const std::string domain = node.domain() == "ai.onnx" ? std::string() : node.domain();
+    if (find_schema(domain, node.op_type()) != nullptr || raised_away(node.op_type()) ||
+        node.op_type() == "Constant")
+      continue;
+    const onnx::OpSchema* schema = onnx_schema(domain, node.op_type(), opset);
+    if (schema != nullptr && has_body(*schema, opset)) wanted.emplace(node.domain(), node.op_type());
+  }
+  if (wanted.empty()) return false;
+  const auto set =
+      onnx::inliner::FunctionIdSet::Create(onnx::inliner::FunctionIdVector(wanted.begin(), wanted.end()));
+  guarded([&] { onnx::inliner::InlineSelectedFunctions(model, *set, nullptr); });
+  return true;
+}
+
+}  // namespace
+
+void check_known(const std::string& domain, const std::string& op, int opset) {
+  if (find_schema(domain, op) != nullptr || (domain.empty() && raised_away(op))) return;
+  const onnx::OpSchema* schema = onnx_schema(domain, op, opset);
+  std::vector<const char*> names;
+  std::vector<std::string> texts;
+  for (const OpSchema* known : all_schemas()) texts.emplace_back(known->op);
+  for (const std::string& text : texts) names.push_back(text.c_str());
+  const std::string nearest = nearest_word(op, names.data(), names.size());
+  std::string hint;
+  if (schema != nullptr)
+    hint = has_body(*schema, opset)
+               ? "ONNX defines it by a function body, but a node inside a subgraph is not expanded."
+               : "It is an operator of ONNX without a function body, so nothing can stand in for it.";
+  else if (domain.empty())
+    hint = fmt::format("ONNX has no such operator in opset {}.", opset);
+  else
+    hint = "It belongs to a custom domain, and the model brings no function body for it.";
+  if (!nearest.empty() && nearest != op) hint += fmt::format(" Was '{}' meant?", nearest);
+  hint += " `pare ops` lists the operators of this build.";
+  throw make_error(ErrorCode::kUnsupported, "operator '{}' (domain '{}', opset {}) is not known", op,
+                   domain.empty() ? "ai.onnx" : domain, opset)
+      .hint(hint);
+}
+
+void inline_functions(onnx::ModelProto& model, int opset) {
+  inline_local(model);
+  for (int level = 0; level < 8 && inline_operators(model, opset); ++level) {
+  }
+}
+
+}  // namespace pare

@@ -1,0 +1,4 @@
+// The onnx messages. Included by graphsurgeon/onnx only.
+#pragma once
+
+#include <onnx/onnx_pb.h>

@@ -1,0 +1,348 @@
+#include "graphsurgeon/onnx/raise.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/numeric/table.h"
+
+namespace pare {
+namespace {
+
+// A rule rewrites the node in place; it returns false when it has appended everything itself.
+using Rule = bool (*)(Raiser&, Node&);
+
+std::string base_name(const Node& node) {
+  if (!node.name.empty()) return node.name;
+  return node.op;
+}
+
+template <typename T>
+bool take(Node& node, const char* key, T& out) {
+  const auto it = node.attrs.find(key);
+  if (it == node.attrs.end()) return false;
+  T* value = std::get_if<T>(&it->second);
+  if (value == nullptr) fail(ErrorCode::kBadFile, "attribute '{}' has the wrong type", key);
+  out = std::move(*value);
+  node.attrs.erase(it);
+  return true;
+}
+
+void put_input(Node& node, std::size_t slot, ValueId id) {
+  if (node.in.size() <= slot) node.in.resize(slot + 1, ValueId::kNone);
+  node.in[slot] = id;
+}
+
+bool attribute_to_input(Raiser& r, Node& node, const char* key, std::size_t slot) {
+  std::vector<std::int64_t> values;
+  if (take(node, key, values)) put_input(node, slot, r.ints(node, key, std::move(values)));
+  return true;
+}
+
+bool raise_axes(Raiser& r, Node& node) { return attribute_to_input(r, node, "axes", 1); }
+
+bool raise_split(Raiser& r, Node& node) {
+  attribute_to_input(r, node, "split", 1);
+  const bool sized = node.in.size() > 1 && node.in[1] != ValueId::kNone;
+  if (!sized && !node.has_attr("num_outputs"))
+    node.attrs["num_outputs"] = static_cast<std::int64_t>(node.out.size());
+  return true;
+}
+
+bool raise_slice(Raiser& r, Node& node) {
+  std::vector<std::int64_t> starts, ends, axes;
+  if (!take(node, "starts", starts) || !take(node, "ends", ends))
+    fail(ErrorCode::kBadFile, "Slice without starts and ends");
+  put_input(node, 1, r.ints(node, "starts", std::move(starts)));
+  put_input(node, 2, r.ints(node, "ends", std::move(ends)));
+  if (take(node, "axes", axes)) put_input(node, 3, r.ints(node, "axes", std::move(axes)));
+  return true;
+}
+
+template <typename T>
+Tensor scalar_of(DType type, float value) {
+  return Tensor::from(type, {}, std::vector<T>{static_cast<T>(value)});
+}
+
+// A scalar of the type of input 0.
+ValueId typed_scalar(Raiser& r, const Node& node, const char* what, float value) {
+  const DType type = r.dtype(node.in.at(0));
+  const FormatInfo* format = find_format(type);
+  Tensor tensor;
+  if (type == DType::kF64) {
+    tensor = scalar_of<double>(type, value);
+  } else if (type == DType::kI64) {
+    tensor = scalar_of<std::int64_t>(type, value);
+  } else if (type == DType::kI32) {
+    tensor = scalar_of<std::int32_t>(type, value);
+  } else if (type == DType::kF32) {
+    tensor = Tensor::scalar(value);
+  } else if (format != nullptr && format->encode != nullptr) {
+    tensor = Tensor::allocate(type, {});
+    format->encode(&value, tensor.mut<void>(), 1);
+  } else {
+    fail(ErrorCode::kUnsupported, "{} of a {} tensor", what, name(type));
+  }
+  return r.constant(node, what, std::move(tensor));
+}
+
+bool raise_clip(Raiser& r, Node& node) {
+  float value = 0;
+  if (take(node, "min", value)) put_input(node, 1, typed_scalar(r, node, "min", value));
+  if (take(node, "max", value)) put_input(node, 2, typed_scalar(r, node, "max", value));
+  return true;
+}
+
+bool raise_pad(Raiser& r, Node& node) {
+  float value = 0;
+  const bool given = take(node, "value", value);
+  attribute_to_input(r, node, "pads", 1);
+  if (given && value != 0) put_input(node, 2, typed_scalar(r, node, "value", value));
+  return true;
+}
+
+bool raise_topk(Raiser& r, Node& node) {
+  std::int64_t k = 0;
+  if (!take(node, "k", k)) fail(ErrorCode::kBadFile, "TopK without k");
+  put_input(node, 1, r.ints(node, "k", {k}));
+  return true;
+}
+
+bool raise_dropout(Raiser&, Node& node) {
+  node.attrs.erase("ratio");
+  node.attrs.erase("is_test");
+  return true;
+}
+
+bool raise_batch_normalization(Raiser&, Node& node) {
+  if (node.attr("spatial", std::int64_t{1}) != 1)
+    fail(ErrorCode::kUnsupported, "BatchNormalization with spatial = 0");
+  node.attrs.erase("spatial");
+  node.out.resize(1);  // who reads the others is told that they are never computed
+  return true;
+}
+
+bool raise_softmax(Raiser& r, Node& node) {
+  std::int64_t axis = node.attr("axis", std::int64_t{1});
+  const int rank = r.graph().value(node.in.at(0)).shape.rank();
+  if (rank > 0 && (axis == -1 || axis == rank - 1)) {
+    node.attrs["axis"] = std::int64_t{-1};
+    return true;
+  }
+  const ValueId x = node.in[0], y = node.out.at(0);
+  const ValueId shape = r.temporary(node, "shape"), flat = r.temporary(node, "flat");
+  const ValueId result = r.temporary(node, "result");
+  Node take_shape, flatten, reshape;
+  take_shape.name = base_name(node) + "_shape";
+  take_shape.op = "Shape";
+  take_shape.in = {x};
+  take_shape.out = {shape};
+  flatten.name = base_name(node) + "_flatten";
+  flatten.op = "Flatten";
+  flatten.in = {x};
+  flatten.out = {flat};
+  flatten.attrs["axis"] = axis;
+  reshape.name = base_name(node) + "_reshape";
+  reshape.op = "Reshape";
+  reshape.in = {result, shape};
+  reshape.out = {y};
+  node.attrs["axis"] = std::int64_t{-1};
+  node.in = {flat};
+  node.out = {result};
+  Raiser::Coerced c{};
+  c.axis = axis;
+  c.shape = r.emit(std::move(take_shape));
+  c.flatten = r.emit(std::move(flatten));
+  c.op = r.emit(std::move(node));
+  c.reshape = r.emit(std::move(reshape));
+  r.add_coerced(c);
+  return false;
+}
+
+bool raise_upsample(Raiser& r, Node& node) {
+  std::vector<float> scales;
+  if (take(node, "scales", scales)) {
+    const Dims dims = {static_cast<std::int64_t>(scales.size())};
+    put_input(node, 1, r.constant(node, "scales", Tensor::from(DType::kF32, dims, scales)));
+  }
+  if (node.in.size() < 2) fail(ErrorCode::kBadFile, "Upsample without scales");
+  node.op = "Resize";
+  return true;
+}
+
+bool raise_resize_10(Raiser&, Node& node) {
+  const ValueId scales = node.in.at(1);
+  node.in = {node.in[0], ValueId::kNone, scales};
+  node.attrs["coordinate_transformation_mode"] = std::string("asymmetric");
+  node.attrs["nearest_mode"] = std::string("floor");
+  return true;
+}
+
+// Opsets 11 and 12 need roi and scales to be there, and leave them empty.
+bool raise_resize_11(Raiser& r, Node& node) {
+  for (std::size_t i = 1; i < node.in.size(); ++i) {
+    if (!r.graph().is_constant(node.in[i])) continue;
+    if (r.graph().value(node.in[i]).constant.size() == 0) node.in[i] = ValueId::kNone;
+  }
+  const bool crops = node.attr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize";
+  if (!crops && node.in.size() > 1) node.in[1] = ValueId::kNone;
+  return true;
+}
+
+bool raise_scatter(Raiser&, Node& node) {
+  node.op = "ScatterElements";
+  return true;
+}
+
+bool raise_grid_sample(Raiser&, Node& node) {
+  const std::string mode = node.attr("mode", "bilinear");
+  node.attrs["mode"] = mode == "bilinear" ? std::string("linear") : mode == "bicubic" ? "cubic" : mode;
+  return true;
+}
+
+bool raise_roi_align(Raiser&, Node& node) {
+  node.attrs["coordinate_transformation_mode"] = std::string("output_half_pixel");
+  return true;
+}
+
+bool raise_dft(Raiser& r, Node& node) {
+  std::int64_t axis = 1;
+  take(node, "axis", axis);
+  put_input(node, 2,
+            r.constant(node, "axis", Tensor::from(DType::kI64, {}, std::vector<std::int64_t>{axis})));
+  return true;
+}
+
+bool refuse_group_normalization(Raiser&, Node&) {
+  throw make_error(ErrorCode::kUnsupported,
+                   "GroupNormalization of opsets 18 to 20 has one scale a group, which newer opsets lack")
+      .hint("Convert the model to opset 21 with onnx.version_converter.");
+}
+
+bool refuse_scan_8(Raiser&, Node&) {
+  throw make_error(ErrorCode::kUnsupported, "Scan of opset 8 has a batch axis, which newer opsets lack")
+      .hint("Convert the model to opset 9 or newer with onnx.version_converter.");
+}
+
+struct Entry {
+  const char* op;
+  int below;  // applies to nodes of opsets below this one
+  Rule rule;
+};
+
+// In order: one node may match several, and Upsample goes on as Resize.
+const Entry kRules[] = {
+    {"Squeeze", 13, raise_axes},
+    {"Unsqueeze", 13, raise_axes},
+    {"ReduceSum", 13, raise_axes},
+    {"ReduceL1", 18, raise_axes},
+    {"ReduceL2", 18, raise_axes},
+    {"ReduceLogSum", 18, raise_axes},
+    {"ReduceLogSumExp", 18, raise_axes},
+    {"ReduceMax", 18, raise_axes},
+    {"ReduceMean", 18, raise_axes},
+    {"ReduceMin", 18, raise_axes},
+    {"ReduceProd", 18, raise_axes},
+    {"ReduceSumSquare", 18, raise_axes},
+    {"Split", 18, raise_split},
+    {"Slice", 10, raise_slice},
+    {"Clip", 11, raise_clip},
+    {"Pad", 11, raise_pad},
+    {"TopK", 10, raise_topk},
+    {"Dropout", 12, raise_dropout},
+    {"BatchNormalization", 14, raise_batch_normalization},
+    {"Softmax", 13, raise_softmax},
+    {"LogSoftmax", 13, raise_softmax},
+    {"Hardmax", 13, raise_softmax},
+    {"Upsample", 10, raise_upsample},
+    {"Resize", 11, raise_resize_10},
+    {"Resize", 13, raise_resize_11},
+    {"Scatter", 11, raise_scatter},
+    {"GridSample", 20, raise_grid_sample},
+    {"RoiAlign", 16, raise_roi_align},
+    {"DFT", 20, raise_dft},
+    {"GroupNormalization", 21, refuse_group_normalization},
+    {"Scan", 9, refuse_scan_8},
+};
+
+// The dtype of output 0 of operators of opsets below 13, where a rule needs it before shapes are inferred.
+DType guess_dtype(const Raiser& r, const Node& node) {
+  static const char* const kToInt64[] = {"Shape", "Size", "ArgMax", "ArgMin", "NonZero", "NonMaxSuppression"};
+  static const char* const kToBool[] = {"Equal",      "Greater", "Less",  "And",   "Or",
+                                        "Xor",        "Not",     "IsNaN", "IsInf", "GreaterOrEqual",
+                                        "LessOrEqual"};
+  const auto among = [&](const auto& list) {
+    return std::find_if(std::begin(list), std::end(list), [&](const char* op) { return node.op == op; }) !=
+           std::end(list);
+  };
+  if (among(kToInt64)) return DType::kI64;
+  if (among(kToBool)) return DType::kBool;
+  if (node.op == "Cast") {
+    const std::int64_t to = node.attr("to", std::int64_t{1});
+    return to > 0 && to < kDTypeCount ? static_cast<DType>(to) : DType::kF32;
+  }
+  if (node.op == "ConstantOfShape") {
+    const Tensor* value = node.attr_tensor("value");
+    return value != nullptr ? value->dtype() : DType::kF32;
+  }
+  const std::size_t like = node.op == "Where" ? 1 : node.op == "OneHot" ? 2 : 0;
+  if (node.in.size() <= like || node.in[like] == ValueId::kNone) return DType::kF32;
+  return r.dtype(node.in[like]);
+}
+
+}  // namespace
+
+DType Raiser::dtype(ValueId id) const {
+  if (id == ValueId::kNone) return DType::kF32;
+  const DType known = graph_.value(id).dtype;
+  if (known != DType::kUndefined) return known;
+  const auto it = guessed_.find(id);
+  return it == guessed_.end() ? DType::kF32 : it->second;
+}
+
+ValueId Raiser::constant(const Node& node, const char* what, Tensor tensor) {
+  const std::string stem =
+      !node.out.empty() && node.out[0] != ValueId::kNone ? graph_.value(node.out[0]).name : base_name(node);
+  return graph_.add_constant(stem + "_" + what, std::move(tensor));
+}
+
+ValueId Raiser::ints(const Node& node, const char* what, std::vector<std::int64_t> values) {
+  return constant(node, what, Tensor::ints(values));
+}
+
+ValueId Raiser::temporary(const Node& node, const char* what) {
+  Value value;
+  value.name = graph_.value(node.out.at(0)).name + "_" + what;
+  return graph_.add_value(std::move(value));
+}
+
+NodeId Raiser::emit(Node node) { return graph_.add_node(std::move(node)); }
+
+void Raiser::append(Node node) {
+  if (node.domain.empty()) {
+    for (const Entry& entry : kRules)
+      if (opset_ < entry.below && node.op == entry.op && !entry.rule(*this, node)) return;
+    if (opset_ < 13 && !node.out.empty() && node.out[0] != ValueId::kNone)
+      guessed_[node.out[0]] = guess_dtype(*this, node);
+  }
+  graph_.add_node(std::move(node));
+}
+
+bool Raiser::finish() {
+  bool changed = false;
+  for (const Coerced& c : coerced_) {
+    const ValueId x = graph_.node(c.flatten).in[0], y = graph_.node(c.reshape).out[0];
+    const int rank = graph_.value(x).shape.rank();
+    if (rank <= 0 || (c.axis != -1 && c.axis != rank - 1)) continue;
+    graph_.remove_node(c.reshape);
+    graph_.remove_node(c.shape);
+    graph_.set_input(c.op, 0, x);
+    graph_.set_output(c.op, 0, y);
+    graph_.remove_node(c.flatten);
+    changed = true;
+  }
+  coerced_.clear();
+  return changed;
+}
+
+}  // namespace pare

@@ -1,0 +1,67 @@
+// Raises a node of an older ai.onnx opset (7 and newer) to the operator's newest meaning, so that kernels,
+// shape rules and passes know one form of each operator.
+//
+//   before              what changes                                                     raised to
+//   Squeeze, Unsqueeze < 13, ReduceSum < 13, other Reduce* < 18                          axes becomes an
+//   input Split < 13, < 18    split becomes an input; num_outputs is written                   18 Slice < 10,
+//   Pad < 11, Clip < 11, TopK < 10    attributes become inputs               newest Dropout < 12        ratio
+//   and seed go: inference only                                13 Softmax, LogSoftmax, Hardmax < 13   "coerce
+//   to 2-D at axis" becomes Flatten, the operator on the last
+//                       axis, Reshape back; the plain operator where axis is the last (finish())
+//   Upsample, Resize < 11   to Resize with asymmetric coordinates and floor              19
+//   Resize < 13         empty roi, scales, sizes go                                      19
+//   BatchNormalization < 14   statistics outputs go (inference only)                     15
+//   Scatter             to ScatterElements                                               18
+//   GridSample < 20     bilinear, bicubic become linear, cubic                           20
+//   RoiAlign < 16       output_half_pixel is written                                     16
+//   DFT < 20            axis becomes an input                                            20
+// Every other operator's older forms are the newest form with defaults.
+//
+// Source: onnx/docs/Changelog.md and defs/*/old.cc of onnx 1.22.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/ir/graph.h"
+
+namespace pare {
+
+inline constexpr int kOldestOpset = 7;
+inline constexpr int kNewestOpset = 27;
+
+class Raiser {
+ public:
+  Raiser(Graph& graph, int opset) : graph_(graph), opset_(opset) {}
+
+  // Appends the node in its newest form (and what it needs before it) to the graph.
+  // Error kUnsupported naming the attribute or output that has no newer counterpart.
+  void append(Node node);
+
+  // Once shapes are inferred: collapses what append wrote for want of a rank. True if anything changed.
+  bool finish();
+
+  // For the rules.
+  Graph& graph() { return graph_; }
+  int opset() const { return opset_; }
+  DType dtype(ValueId id) const;  // declared or guessed; float32 when nothing is known
+  ValueId ints(const Node& node, const char* what, std::vector<std::int64_t> values);
+  ValueId constant(const Node& node, const char* what, Tensor tensor);
+  ValueId temporary(const Node& node, const char* what);
+  struct Coerced {
+    NodeId flatten, op, shape, reshape;
+    std::int64_t axis;
+  };
+  void add_coerced(const Coerced& c) { coerced_.push_back(c); }
+  NodeId emit(Node node);  // appends as it is
+
+ private:
+  Graph& graph_;
+  int opset_;
+  std::map<ValueId, DType> guessed_;
+  std::vector<Coerced> coerced_;
+};
+
+}  // namespace pare

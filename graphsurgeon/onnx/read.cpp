@@ -1,0 +1,126 @@
+#include "graphsurgeon/onnx/read.h"
+
+#include <google/protobuf/stubs/logging.h>
+
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/mapped_file.h"
+#include "engine/base/paths.h"
+#include "engine/ir/schema.h"
+#include "graphsurgeon/onnx/check.h"
+#include "graphsurgeon/onnx/import_graph.h"
+#include "graphsurgeon/onnx/known_ops.h"
+#include "graphsurgeon/onnx/wire_scan.h"
+
+namespace pare {
+namespace {
+
+constexpr const char* kDamaged =
+    "The file is no ONNX model, is cut short or damaged: export or copy it again.";
+
+void parse(const std::string& message, onnx::ModelProto& model) {
+  const google::protobuf::LogSilencer silence;  // libraries never print
+  if (!model.ParseFromString(message))
+    throw make_error(ErrorCode::kBadFile, "the file is not a valid ONNX protobuf message").hint(kDamaged);
+}
+
+std::map<std::string, int> read_opsets(const onnx::ModelProto& model) {
+  std::map<std::string, int> opsets;
+  for (const auto& import : model.opset_import()) {
+    const std::string domain = import.domain() == "ai.onnx" ? std::string() : import.domain();
+    const std::int64_t version = import.version();
+    if (version < 0 || version > 1'000'000)
+      fail(ErrorCode::kBadFile, "opset {} of domain '{}'", version, domain);
+    opsets[domain] = static_cast<int>(version);
+  }
+  return opsets;
+}
+
+void check_header(const onnx::ModelProto& model, const std::map<std::string, int>& opsets) {
+  if (!model.has_graph() || (model.ir_version() == 0 && opsets.empty()))
+    throw make_error(ErrorCode::kBadFile, "the file holds no ONNX graph").hint(kDamaged);
+  const auto main = opsets.find("");
+  if (main == opsets.end())
+    throw make_error(ErrorCode::kBadFile, "the model imports no opset of ai.onnx").hint(kDamaged);
+  if (main->second < kOldestOpset || main->second > kNewestOpset)
+    throw make_error(ErrorCode::kUnsupported, "opset {} of ai.onnx is not read; {} to {} are", main->second,
+                     kOldestOpset, kNewestOpset)
+        .hint("Convert the model with onnx.version_converter, or export it with another opset.");
+}
+
+// Declared shapes of values between the nodes are only a help, and often stale after a tool changed the
+// model: when they contradict the operators, the operators win.
+void forget_declared(Graph& graph) {
+  for (const NodeId id : graph.nodes()) {
+    for (const ValueId out : graph.node(id).out) {
+      if (out == ValueId::kNone || !graph.node(id).domain.empty()) continue;
+      graph.value(out).dtype = DType::kUndefined;
+      graph.value(out).shape = Shape();
+    }
+    for (const auto& [key, attribute] : graph.node(id).attrs)
+      if (const auto* body = std::get_if<std::shared_ptr<Graph>>(&attribute)) forget_declared(**body);
+  }
+}
+
+void infer(Graph& graph) {
+  try {
+    infer_shapes(graph);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kBadFile) throw;
+    forget_declared(graph);
+    infer_shapes(graph);
+  }
+}
+
+Graph read_model(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                 const std::string& directory, const std::string& name, const ReadOptions& options) {
+  if (bytes.empty()) throw make_error(ErrorCode::kBadFile, "the file is empty").hint(kDamaged);
+  ModelScope scope;
+  onnx::ModelProto model;
+  {
+    StrippedModel stripped = strip_payloads(bytes);
+    parse(stripped.message, model);
+    scope.tensors.payloads = std::move(stripped.payloads);
+  }
+  scope.file = name;
+  scope.tensors.owner = std::move(owner);
+  scope.tensors.directory = directory;
+  scope.opsets = read_opsets(model);
+  check_header(model, scope.opsets);
+  scope.opset = scope.opsets.at("");
+  inline_functions(model, scope.opset);
+
+  Graph graph;
+  GraphImporter(scope, nullptr, 0).run(model.graph(), graph);
+  check_nodes(model, scope.opsets, name);
+  for (const auto& entry : model.metadata_props()) graph.metadata[entry.key()] = entry.value();
+  if (!options.infer) return graph;
+  infer(graph);
+  for (const auto& raiser : scope.raisers) raiser->finish();
+  graph.drop_unused_values();
+  verify(graph);
+  return graph;
+}
+
+}  // namespace
+
+Graph read_onnx_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                      const std::string& directory, const std::string& name, const ReadOptions& options) {
+  try {
+    return read_model(bytes, std::move(owner), directory, name, options);
+  } catch (Error& error) {
+    const std::string where = error.where();
+    if (where.empty()) error.at(name);
+    if (error.code() == ErrorCode::kBadFile && error.hint().empty()) error.hint(kDamaged);
+    error.add_context("reading ONNX model '" + name + "'");
+    throw;
+  }
+}
+
+Graph read_onnx(const std::string& path, const ReadOptions& options) {
+  const MappedFile file(path);
+  return read_onnx_bytes(file.bytes(), file.owner(), parent_path(path), path, options);
+}
+
+}  // namespace pare
