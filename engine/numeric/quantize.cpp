@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -14,8 +15,8 @@
 namespace pare {
 namespace {
 
-constexpr std::int64_t kChunk = 2048;     // elements handled at once: buffers stay in the first cache
-constexpr std::int64_t kShortInner = 16;  // below, a scale per element is cheaper than a call per channel
+constexpr std::int64_t kChunk = 2048;    // elements handled at once: buffers stay in the first cache
+constexpr std::int64_t kShortRun = 128;  // below, runs are gathered
 
 // Integer range of a target, or floats.
 struct Grid {
@@ -52,48 +53,112 @@ struct Run {
   const float* scale;
   const std::int32_t* zero;
   bool each;
-
-  Run part(std::int64_t offset, std::int64_t length) const {
-    const std::int64_t step = each ? offset : 0;
-    return {begin + offset, length, scale + step, zero + step, each};
-  }
 };
 
-// Calls body(Run) over the whole tensor, in order, at most kChunk elements at once.
+// Hands runs on, at most kChunk elements at once. Short ones are gathered into one run with a scale per
+// element: a kernel call costs more than writing 16 or 32 scales.
 template <typename Body>
-void for_each_run(const ScaleLayout& l, const float* scales, const std::int32_t* zero_points, Body&& body) {
-  std::vector<std::int32_t> zeros;
-  if (zero_points == nullptr) {
-    zeros.assign(static_cast<std::size_t>(l.scales()), 0);
-    zero_points = zeros.data();
+class Runs {
+ public:
+  Runs(Body& body, bool has_zeros) : body_(body), has_zeros_(has_zeros) {
+    if (!has_zeros) std::fill_n(zeros_, kChunk, 0);
   }
-  const auto chunked = [&](const Run& run) {
-    for (std::int64_t i = 0; i < run.count; i += kChunk) body(run.part(i, std::min(kChunk, run.count - i)));
-  };
-  if (l.count() == 0) return;
-  if (l.kind == ScaleLayout::Kind::kTensor || (l.kind == ScaleLayout::Kind::kChannel && l.channels == 1)) {
-    chunked({0, l.count(), scales, zero_points, false});
-  } else if (l.kind == ScaleLayout::Kind::kChannel && l.inner >= kShortInner) {
-    for (std::int64_t row = 0; row < l.outer * l.channels; ++row)
-      chunked({row * l.inner, l.inner, scales + row % l.channels, zero_points + row % l.channels, false});
-  } else if (l.kind == ScaleLayout::Kind::kChannel) {
-    const std::int64_t row = l.channels * l.inner;
-    std::vector<float> each(static_cast<std::size_t>(row));
-    std::vector<std::int32_t> each_zero(static_cast<std::size_t>(row));
-    for (std::int64_t i = 0; i < row; ++i) {
-      each[static_cast<std::size_t>(i)] = scales[i / l.inner];
-      each_zero[static_cast<std::size_t>(i)] = zero_points[i / l.inner];
+
+  // `zero` may be nullptr: zeros.
+  void add(std::int64_t begin, std::int64_t count, const float* scale, const std::int32_t* zero, bool each) {
+    if (count >= kShortRun) {
+      flush();
+      for (std::int64_t i = 0; i < count; i += kChunk) {
+        const std::int64_t step = each ? i : 0;
+        body_(
+            {begin + i, std::min(kChunk, count - i), scale + step, has_zeros_ ? zero + step : zeros_, each});
+      }
+      return;
     }
-    for (std::int64_t o = 0; o < l.outer; ++o) chunked({o * row, row, each.data(), each_zero.data(), true});
-  } else {
-    const std::int64_t blocks = (l.channels + l.block - 1) / l.block;
+    reserve(begin, count);
+    if (each)
+      std::copy_n(scale, count, scales_ + held_);
+    else
+      std::fill_n(scales_ + held_, count, *scale);
+    if (has_zeros_ && each)
+      std::copy_n(zero, count, zeros_ + held_);
+    else if (has_zeros_)
+      std::fill_n(zeros_ + held_, count, *zero);
+    held_ += count;
+  }
+
+  // Whole blocks of a multiple of 16, short ones.
+  void add_blocks(std::int64_t begin, std::int64_t groups, std::int64_t block, const float* scale,
+                  const std::int32_t* zero) {
+    for (std::int64_t g = 0; g < groups;) {
+      reserve(begin + g * block, block);
+      const std::int64_t fit = std::min((kChunk - held_) / block, groups - g);
+      row_kernels().spread(scale + g, fit, block, scales_ + held_);
+      for (std::int64_t i = 0; has_zeros_ && i < fit; ++i)
+        std::fill_n(zeros_ + held_ + i * block, block, zero[g + i]);
+      held_ += fit * block;
+      g += fit;
+    }
+  }
+
+  void flush() {
+    if (held_ > 0) body_({begin_, held_, scales_, zeros_, true});
+    held_ = 0;
+  }
+
+ private:
+  void reserve(std::int64_t begin, std::int64_t count) {
+    if (held_ + count > kChunk) flush();
+    if (held_ == 0) begin_ = begin;
+  }
+
+  Body& body_;
+  bool has_zeros_;
+  std::int64_t begin_ = 0, held_ = 0;
+  float scales_[kChunk];
+  std::int32_t zeros_[kChunk];
+};
+
+// One row of [channels] in blocks.
+template <typename Body>
+void add_blocked_row(Runs<Body>& runs, const ScaleLayout& l, std::int64_t begin, const float* scales,
+                     const std::int32_t* zeros) {
+  std::int64_t whole = 0;
+  if (l.block % 16 == 0 && l.block < kShortRun) {
+    whole = l.channels / l.block;
+    runs.add_blocks(begin, whole, l.block, scales, zeros);
+  }
+  for (std::int64_t c = whole * l.block, g = whole; c < l.channels; c += l.block, ++g)
+    runs.add(begin + c, std::min(l.block, l.channels - c), scales + g, zeros == nullptr ? nullptr : zeros + g,
+             false);
+}
+
+// Calls body(Run) over the whole tensor, in order, each run no longer than kChunk.
+template <typename Body>
+void for_each_run(const ScaleLayout& l, const float* scales, const std::int32_t* zeros, Body&& body) {
+  if (l.count() == 0) return;
+  Runs<std::remove_reference_t<Body>> runs(body, zeros != nullptr);
+  const auto zeros_at = [&](std::int64_t i) { return zeros == nullptr ? nullptr : zeros + i; };
+  const std::int64_t blocks = (l.channels + l.block - 1) / l.block;
+  if (l.kind == ScaleLayout::Kind::kTensor) {
+    runs.add(0, l.count(), scales, zeros, false);
+  } else if (l.kind == ScaleLayout::Kind::kChannel && l.inner == 1) {
+    for (std::int64_t o = 0; o < l.outer; ++o) runs.add(o * l.channels, l.channels, scales, zeros, true);
+  } else if (l.kind == ScaleLayout::Kind::kChannel) {
     for (std::int64_t o = 0; o < l.outer; ++o)
-      for (std::int64_t c = 0; c < l.channels; c += l.inner == 1 ? l.block : 1) {
-        const std::int64_t at = (o * blocks + c / l.block) * l.inner, begin = (o * l.channels + c) * l.inner;
-        const std::int64_t count = l.inner == 1 ? std::min(l.block, l.channels - c) : l.inner;
-        chunked({begin, count, scales + at, zero_points + at, l.inner != 1});
+      for (std::int64_t c = 0; c < l.channels; ++c)
+        runs.add((o * l.channels + c) * l.inner, l.inner, scales + c, zeros_at(c), false);
+  } else if (l.inner == 1) {
+    for (std::int64_t o = 0; o < l.outer; ++o)
+      add_blocked_row(runs, l, o * l.channels, scales + o * blocks, zeros_at(o * blocks));
+  } else {
+    for (std::int64_t o = 0; o < l.outer; ++o)
+      for (std::int64_t c = 0; c < l.channels; ++c) {
+        const std::int64_t at = (o * blocks + c / l.block) * l.inner;
+        runs.add((o * l.channels + c) * l.inner, l.inner, scales + at, zeros_at(at), true);
       }
   }
+  runs.flush();
 }
 
 void divide(const RowKernels& k, const Run& run, const float* x, float* y) {

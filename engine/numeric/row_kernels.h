@@ -40,6 +40,8 @@ struct RowKernels {
   void (*fake)(const float* x, float s, std::int32_t z, int low, int high, float* y, std::int64_t n);
   void (*fake_each)(const float* x, const float* s, const std::int32_t* z, int low, int high, float* y,
                     std::int64_t n);
+  // Each of `groups` scales `block` times in a row; block is a multiple of 16.
+  void (*spread)(const float* scales, std::int64_t groups, std::int64_t block, float* each);
   // y = x / s.
   void (*divide)(const float* x, float s, float* y, std::int64_t n);
   void (*divide_each)(const float* x, const float* s, float* y, std::int64_t n);

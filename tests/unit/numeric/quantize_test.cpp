@@ -85,6 +85,8 @@ std::vector<Case> layouts() {
           {"one_channel", ScaleLayout::per_channel({9, 1, 3}, 1)},
           {"no_rows", ScaleLayout::per_channel({0, 4}, 1)},
           {"blocks_last", ScaleLayout::blocked({5, 48}, 1, 16)},
+          {"many_blocks", ScaleLayout::blocked({3, 4117}, 1, 32)},
+          {"short_channels", ScaleLayout::per_channel({60, 3, 49}, 1)},
           {"short_block", ScaleLayout::blocked({3, 37}, -1, 16)},
           {"block_of_one", ScaleLayout::blocked({3, 5}, 1, 1)},
           {"long_block", ScaleLayout::blocked({2, 5000}, 1, 3000)},
