@@ -10,6 +10,18 @@
 
 namespace pare {
 
+// One element of a small integer tensor as far as it is known: a number (of any sign), the size named by a
+// symbol, or neither.
+struct SymInt {
+  bool known = false;
+  std::int64_t value = 0;  // when known
+  std::string symbol;      // when not known; "" = nothing is
+
+  static SymInt of(std::int64_t v) { return {true, v, {}}; }
+  static SymInt of(const Dim& dim) { return dim.known() ? of(dim.value) : SymInt{false, 0, dim.symbol}; }
+  Dim dim() const { return known ? Dim::of(value) : Dim{-1, symbol}; }  // only where value >= 0
+};
+
 // What an inference rule sees of one node. Dims may be symbolic; tensors may be known or not.
 class InferContext {
  public:
@@ -19,19 +31,20 @@ class InferContext {
   int inputs() const { return static_cast<int>(node().in.size()); }
   int outputs() const { return static_cast<int>(node().out.size()); }
   virtual bool has_input(int i) const = 0;  // present: in range and not left out
+  bool wants_output(int i) const {
+    return i < outputs() && node().out[static_cast<std::size_t>(i)] != ValueId::kNone;
+  }
   virtual DType in_dtype(int i) const = 0;
   virtual const Shape& in_shape(int i) const = 0;
   // The input's value when it is known now: a constant; in a run, any input. nullptr otherwise.
   // Rules ask for it only where the output shape depends on it (Reshape's shape, Slice's starts).
   virtual const Tensor* in_value(int i) = 0;
-  // An integer tensor of rank <= 1 whose elements are known at least as dims (Shape -> Gather -> Concat
-  // chains); false when unknown. Covers in_value() too.
-  virtual bool in_dims(int i, std::vector<Dim>& out) = 0;
+  // An integer tensor of rank <= 1 and a known number of elements, each known or a symbol or neither (Shape
+  // -> Gather -> Concat chains); false when not even that is known. Covers in_value() too.
+  virtual bool in_ints(int i, std::vector<SymInt>& out) = 0;
 
-  virtual void set_out(int i, DType dtype, Shape shape) = 0;
-  virtual void set_out_dims(int i, std::vector<Dim> elements) = 0;  // the value of an integer output
-  // Infers a subgraph attribute with given input types; outputs' dtypes and shapes come back.
-  [[noreturn]] void bad(const std::string& what) const;  // Error kBadFile naming node and op
+  virtual void set_out(int i, DType dtype, Shape shape) = 0;  // an output out of range or unwanted: ignored
+  [[noreturn]] void bad(const std::string& what) const;       // Error kBadFile naming node and op
 };
 
 struct OpSchema {
@@ -46,9 +59,11 @@ struct OpSchema {
 const OpSchema* find_schema(std::string_view domain, std::string_view op);
 const std::vector<const OpSchema*>& all_schemas();  // sorted by domain, op
 
-// Fills dtype and shape of every value from inputs and constants, subgraphs included. Sizes already
-// declared (by the file) are kept where the rule knows less; a contradiction is Error kBadFile.
-// Unknown operators leave their outputs as declared.
+// Fills dtype and shape of every value from inputs and constants, subgraphs included (a subgraph that other
+// graphs share is copied first). Sizes already declared (by the file) are kept where the rule knows less; a
+// contradiction is Error kBadFile naming the node and both shapes. Small integer tensors are followed through
+// arithmetic, so a shape computed in the graph gives symbols. Unknown operators leave their outputs as
+// declared.
 void infer_shapes(Graph& graph);
 
 struct OutputType {

@@ -1,0 +1,370 @@
+#include <algorithm>
+#include <deque>
+#include <optional>
+
+#include "engine/base/error.h"
+#include "engine/ir/infer_ints.h"
+#include "engine/ir/schema.h"
+
+namespace pare {
+namespace {
+
+const Shape kUnranked;
+
+std::string label(const Node& node) {
+  return node.name.empty() ? "a " + node.op + " without a name"
+                           : "node '" + node.name + "' (" + node.op + ")";
+}
+
+// What both say together. False when they cannot both be true.
+bool merge(const Shape& declared, const Shape& inferred, Shape& out) {
+  if (!declared.ranked || !inferred.ranked) {
+    out = declared.ranked ? declared : inferred;
+    return true;
+  }
+  if (declared.rank() != inferred.rank()) return false;
+  out = inferred;
+  for (std::size_t i = 0; i < out.dims.size(); ++i) {
+    const Dim& d = declared.dims[i];
+    Dim& o = out.dims[i];
+    if (d.known() && o.known() && d.value != o.value) return false;
+    if (!o.known() && (d.known() || o.symbol.empty())) o = d;
+  }
+  return true;
+}
+
+// What is true of both.
+Shape join(const Shape& a, const Shape& b) {
+  if (!a.ranked || !b.ranked || a.rank() != b.rank()) return {};
+  Shape out = a;
+  for (std::size_t i = 0; i < out.dims.size(); ++i)
+    if (!a.dims[i].same(b.dims[i])) out.dims[i] = Dim{};
+  return out;
+}
+
+class GraphInference final : public InferContext {
+ public:
+  explicit GraphInference(Graph& graph) : graph_(graph), ints_(graph.value_count()) {}
+
+  void run() {
+    for (const NodeId id : graph_.nodes()) {
+      node_ = &graph_.node(id);
+      const OpSchema* schema = find_schema(node_->domain, node_->op);
+      if (schema == nullptr) continue;
+      if (inputs() < schema->min_in)
+        bad(fmt::format("has {} inputs, needs {} or more", inputs(), schema->min_in));
+      infer_control_flow(id);
+      schema->infer(*this);
+      follow();
+    }
+  }
+
+  const Node& node() const override { return *node_; }
+  bool has_input(int i) const override { return input_id(i) != ValueId::kNone; }
+  DType in_dtype(int i) const override {
+    return has_input(i) ? graph_.value(input_id(i)).dtype : DType::kUndefined;
+  }
+  const Shape& in_shape(int i) const override {
+    return has_input(i) ? graph_.value(input_id(i)).shape : kUnranked;
+  }
+
+  const Tensor* in_value(int i) override {
+    if (!has_input(i)) return nullptr;
+    const Value& value = graph_.value(input_id(i));
+    if (value.is_constant()) return &value.constant;
+    const auto& ints = ints_[static_cast<std::size_t>(input_id(i))];
+    if (!ints || value.dtype != DType::kI64) return nullptr;
+    std::vector<std::int64_t> numbers;
+    for (const SymInt& element : *ints) {
+      if (!element.known) return nullptr;
+      numbers.push_back(element.value);
+    }
+    Tensor tensor = Tensor::ints(numbers);
+    made_.push_back(value.shape.rank() == 0 ? tensor.reshaped({}) : tensor);
+    return &made_.back();
+  }
+
+  bool in_ints(int i, std::vector<SymInt>& out) override {
+    if (!has_input(i)) return false;
+    const Value& value = graph_.value(input_id(i));
+    const bool whole = (is_integer(value.dtype) && bits(value.dtype) >= 8) || value.dtype == DType::kBool;
+    const int rank = value.shape.rank();
+    if (!whole || (rank != 0 && rank != 1) || !value.shape.concrete()) return false;
+    const std::int64_t count = rank == 0 ? 1 : value.shape.dims[0].value;
+    if (count > kMaxFollowed) return false;
+    const auto& ints = ints_[static_cast<std::size_t>(input_id(i))];
+    if (value.is_constant()) {
+      out.clear();
+      for (const std::int64_t element : value.constant.to_ints()) out.push_back(SymInt::of(element));
+    } else if (ints) {
+      out = *ints;
+    } else {
+      out.assign(static_cast<std::size_t>(count), SymInt{});
+    }
+    return true;
+  }
+
+  void set_out(int i, DType dtype, Shape shape) override {
+    if (wants_output(i)) declare(node_->out[static_cast<std::size_t>(i)], dtype, shape);
+  }
+
+ private:
+  ValueId input_id(int i) const {
+    if (i < 0 || i >= inputs()) return ValueId::kNone;
+    return node_->in[static_cast<std::size_t>(i)];
+  }
+
+  void declare(ValueId id, DType dtype, const Shape& shape) {
+    Value& value = graph_.value(id);
+    if (value.dtype == DType::kUndefined) value.dtype = dtype;
+    if (dtype != DType::kUndefined && dtype != value.dtype)
+      bad(fmt::format("output '{}' is declared {}, the operator gives {}", value.name, name(value.dtype),
+                      name(dtype)));
+    Shape merged;
+    if (!merge(value.shape, shape, merged))
+      bad(fmt::format("output '{}' is declared {}, the operator gives {}", value.name, to_string(value.shape),
+                      to_string(shape)));
+    value.shape = std::move(merged);
+  }
+
+  void follow() {
+    if (!wants_output(0)) return;
+    const ValueId id = node_->out[0];
+    const Value& value = graph_.value(id);
+    if (!is_integer(value.dtype) && value.dtype != DType::kBool) return;
+    std::vector<SymInt> elements;
+    if (follow_ints(*this, value.shape, elements)) ints_[static_cast<std::size_t>(id)] = std::move(elements);
+  }
+
+  // --- subgraphs
+
+  // The subgraph in an attribute, ours alone, with the types of what it captures filled in; nullptr when
+  // absent.
+  Graph* open_subgraph(NodeId id, std::string_view key) {
+    Node& node = graph_.node(id);
+    const auto found = node.attrs.find(key);
+    if (found == node.attrs.end()) return nullptr;
+    auto* held = std::get_if<std::shared_ptr<Graph>>(&found->second);
+    if (held == nullptr || *held == nullptr) return nullptr;
+    if (held->use_count() > 1) *held = std::make_shared<Graph>(**held);
+    Graph& body = **held;
+    for (const Capture& capture : body.captures)
+      if (has_input(capture.input))
+        give(body, capture.inner, in_dtype(capture.input), in_shape(capture.input));
+    return &body;
+  }
+
+  void give(Graph& body, ValueId inner, DType dtype, const Shape& shape) {
+    Value& value = body.value(inner);
+    if (value.dtype == DType::kUndefined) value.dtype = dtype;
+    Shape merged;
+    if (!merge(value.shape, shape, merged) || (dtype != DType::kUndefined && value.dtype != dtype))
+      bad(fmt::format("the subgraph declares '{}' as {} {}, outside it is {} {}", value.name,
+                      name(value.dtype), to_string(value.shape), name(dtype), to_string(shape)));
+    value.shape = std::move(merged);
+  }
+
+  void infer_body(Graph& body) {
+    with_context("inferring the subgraph of " + label(*node_), [&] {
+      GraphInference inner(body);
+      inner.run();
+    });
+  }
+
+  static const Value& output(const Graph& body, std::size_t i) { return body.value(body.outputs[i]); }
+
+  void infer_control_flow(NodeId id) {
+    if (!node_->domain.empty()) return;
+    if (node_->op == "If") infer_if(id);
+    if (node_->op == "Loop") infer_loop(id);
+    if (node_->op == "Scan") infer_scan(id);
+  }
+
+  void infer_if(NodeId id) {
+    Graph* yes = open_subgraph(id, "then_branch");
+    Graph* no = open_subgraph(id, "else_branch");
+    if (yes == nullptr || no == nullptr) bad("a branch is missing");
+    infer_body(*yes);
+    infer_body(*no);
+    const std::size_t count = node_->out.size();
+    if (yes->outputs.size() != count || no->outputs.size() != count)
+      bad(fmt::format("has {} outputs, its branches {} and {}", count, yes->outputs.size(),
+                      no->outputs.size()));
+    for (std::size_t i = 0; i < count; ++i) {
+      const Value& a = output(*yes, i);
+      const Value& b = output(*no, i);
+      if (a.dtype != b.dtype) bad(fmt::format("branches give {} and {}", name(a.dtype), name(b.dtype)));
+      set_out(static_cast<int>(i), a.dtype, join(a.shape, b.shape));
+    }
+  }
+
+  // A carried value may change its shape from one iteration to the next, so only its type goes in.
+  void infer_loop(NodeId id) {
+    Graph* body = open_subgraph(id, "body");
+    if (body == nullptr) bad("the body is missing");
+    const int declared = node_->declared_inputs < 0 ? inputs() : node_->declared_inputs;
+    const int carried = declared - 2;
+    if (carried < 0 || static_cast<int>(body->inputs.size()) != carried + 2 ||
+        static_cast<int>(body->outputs.size()) != outputs() + 1 || outputs() < carried)
+      bad("inputs and outputs do not fit those of the body");
+    give(*body, body->inputs[0], DType::kI64, kUnranked);
+    give(*body, body->inputs[1], DType::kBool, kUnranked);
+    for (int i = 0; i < carried; ++i)
+      give(*body, body->inputs[static_cast<std::size_t>(i) + 2], in_dtype(i + 2), kUnranked);
+    infer_body(*body);
+    for (int i = 0; i < outputs(); ++i) {
+      const Value& out = output(*body, static_cast<std::size_t>(i) + 1);
+      if (i < carried) {
+        set_out(i, out.dtype, join(in_shape(i + 2), out.shape));
+      } else {
+        set_out(i, out.dtype, stacked(out.shape, 0, Dim{}));
+      }
+    }
+  }
+
+  void infer_scan(NodeId id) {
+    Graph* body = open_subgraph(id, "body");
+    if (body == nullptr) bad("the body is missing");
+    const int declared = node_->declared_inputs < 0 ? inputs() : node_->declared_inputs;
+    const auto scanned = static_cast<int>(
+        std::clamp<std::int64_t>(node_->attr("num_scan_inputs", std::int64_t{0}), 0, declared));
+    const int states = declared - scanned;
+    if (static_cast<int>(body->inputs.size()) != declared ||
+        static_cast<int>(body->outputs.size()) != outputs() || outputs() < states)
+      bad("inputs and outputs do not fit those of the body");
+    const std::vector<std::int64_t> in_axes = node_->attr_ints("scan_input_axes");
+    const std::vector<std::int64_t> out_axes = node_->attr_ints("scan_output_axes");
+    Dim length;
+    for (int i = 0; i < declared; ++i) {
+      Shape shape = in_shape(i);
+      if (i >= states && shape.ranked) {
+        const auto k = static_cast<std::size_t>(i - states);
+        std::int64_t axis = k < in_axes.size() ? in_axes[k] : 0;
+        if (axis < 0) axis += shape.rank();
+        if (axis < 0 || axis >= shape.rank()) bad("a scan axis is outside its input");
+        const auto where = shape.dims.begin() + static_cast<std::ptrdiff_t>(axis);
+        if (!length.known()) length = *where;
+        shape.dims.erase(where);
+      }
+      give(*body, body->inputs[static_cast<std::size_t>(i)], in_dtype(i), shape);
+    }
+    infer_body(*body);
+    for (int i = 0; i < outputs(); ++i) {
+      const Value& out = output(*body, static_cast<std::size_t>(i));
+      const auto k = static_cast<std::size_t>(i - states);
+      if (i < states) {
+        set_out(i, out.dtype, out.shape);
+      } else {
+        set_out(i, out.dtype, stacked(out.shape, k < out_axes.size() ? out_axes[k] : 0, length));
+      }
+    }
+  }
+
+  Shape stacked(const Shape& each, std::int64_t axis, const Dim& length) const {
+    if (!each.ranked) return {};
+    if (axis < 0) axis += each.rank() + 1;
+    if (axis < 0 || axis > each.rank()) bad("a scan axis is outside its output");
+    Shape shape = each;
+    shape.dims.insert(shape.dims.begin() + static_cast<std::ptrdiff_t>(axis), length);
+    return shape;
+  }
+
+  Graph& graph_;
+  const Node* node_ = nullptr;
+  std::vector<std::optional<std::vector<SymInt>>> ints_;  // by value
+  std::deque<Tensor> made_;                               // what in_value() pointed to
+};
+
+class RunInference final : public InferContext {
+ public:
+  RunInference(const Graph& graph, const Node& node, const std::vector<TensorView>& in)
+      : graph_(graph), node_(node), in_(in), values_(in.size()), out_(node.out.size()) {
+    for (const TensorView& view : in) shapes_.push_back(view.present() ? Shape(view.dims) : Shape());
+  }
+
+  const Node& node() const override { return node_; }
+  bool has_input(int i) const override {
+    return i >= 0 && i < static_cast<int>(in_.size()) && in_[static_cast<std::size_t>(i)].present();
+  }
+  DType in_dtype(int i) const override {
+    return has_input(i) ? in_[static_cast<std::size_t>(i)].dtype : DType::kUndefined;
+  }
+  const Shape& in_shape(int i) const override {
+    return has_input(i) ? shapes_[static_cast<std::size_t>(i)] : kUnranked;
+  }
+
+  const Tensor* in_value(int i) override {
+    if (!has_input(i)) return nullptr;
+    const auto at = static_cast<std::size_t>(i);
+    const TensorView& view = in_[at];
+    if (at >= node_.in.size() || !graph_.is_constant(node_.in[at])) read_values_ = true;
+    if (values_[at].empty()) values_[at] = Tensor::share(view.dtype, view.dims, view.data, nullptr);
+    return &values_[at];
+  }
+
+  bool in_ints(int i, std::vector<SymInt>& out) override {
+    if (!has_input(i)) return false;
+    const TensorView& view = in_[static_cast<std::size_t>(i)];
+    const bool whole = (is_integer(view.dtype) && bits(view.dtype) >= 8) || view.dtype == DType::kBool;
+    if (!whole || view.dims.size() > 1) return false;
+    out.clear();
+    for (const std::int64_t element : in_value(i)->to_ints()) out.push_back(SymInt::of(element));
+    return true;
+  }
+
+  void set_out(int i, DType dtype, Shape shape) override {
+    if (!wants_output(i)) return;
+    if (!shape.concrete())
+      throw make_error(ErrorCode::kUnsupported, "the size of output {} follows from the data alone: {}", i,
+                       to_string(shape))
+          .at(label(node_));
+    out_[static_cast<std::size_t>(i)] = {dtype, shape.sizes()};
+  }
+
+  std::vector<OutputType> take() { return std::move(out_); }
+  bool read_values() const { return read_values_; }
+
+ private:
+  const Graph& graph_;
+  const Node& node_;
+  const std::vector<TensorView>& in_;
+  std::vector<Shape> shapes_;
+  std::vector<Tensor> values_;
+  std::vector<OutputType> out_;
+  bool read_values_ = false;
+};
+
+}  // namespace
+
+void InferContext::bad(const std::string& what) const {
+  throw make_error(ErrorCode::kBadFile, "{}: {}", node().op, what).at(label(node()));
+}
+
+void infer_shapes(Graph& graph) {
+  for (std::size_t i = 0; i < graph.value_count(); ++i) {
+    Value& value = graph.value(static_cast<ValueId>(i));
+    if (!value.is_constant()) continue;
+    value.dtype = value.constant.dtype();
+    value.shape = Shape(value.constant.dims());
+  }
+  GraphInference(graph).run();
+}
+
+std::vector<OutputType> infer_node(const Graph& graph, const Node& node, const std::vector<TensorView>& in,
+                                   bool* read_values) {
+  const OpSchema* schema = find_schema(node.domain, node.op);
+  if (schema == nullptr)
+    throw make_error(ErrorCode::kUnsupported, "the operator {} is not known", node.op).at(label(node));
+  RunInference run(graph, node, in);
+  if (run.inputs() < schema->min_in)
+    run.bad(fmt::format("has {} inputs, needs {} or more", run.inputs(), schema->min_in));
+  schema->infer(run);
+  if (read_values != nullptr) *read_values = run.read_values();
+  std::vector<OutputType> out = run.take();
+  for (std::size_t i = 0; i < out.size(); ++i)
+    if (node.out[i] != ValueId::kNone && out[i].dtype == DType::kUndefined)
+      throw make_error(ErrorCode::kUnsupported, "no rule gives output {}", i).at(label(node));
+  return out;
+}
+
+}  // namespace pare

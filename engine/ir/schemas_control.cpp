@@ -1,0 +1,21 @@
+// If, Loop, Scan. Their outputs follow from their subgraphs, which infer.cpp walks; in a run they are known
+// only when the subgraph has run.
+#include "engine/ir/infer_rules.h"
+#include "engine/ir/schema_groups.h"
+
+namespace pare {
+namespace {
+
+void nothing(InferContext&) {}
+
+constexpr OpSchema kSchemas[] = {
+    {"", "If", 1, 1, 1, -1, nothing},
+    {"", "Loop", 2, -1, 1, -1, nothing},
+    {"", "Scan", 1, -1, 1, -1, nothing},
+};
+
+}  // namespace
+
+std::span<const OpSchema> control_schemas() { return kSchemas; }
+
+}  // namespace pare

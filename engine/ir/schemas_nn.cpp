@@ -1,0 +1,309 @@
+// Layers: products, convolutions, pooling, normalization, recurrent layers, attention, resizing.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/ir/infer_rules.h"
+#include "engine/ir/schema_groups.h"
+
+namespace pare {
+namespace {
+
+Shape of_rank(std::size_t rank) { return Shape(std::vector<Dim>(rank)); }
+void same(InferContext& ctx) { same_as_input(ctx); }
+
+void matmul(InferContext& ctx) {
+  ctx.set_out(0, common_dtype(ctx, 0, 2), matmul_shape(ctx, ctx.in_shape(0), ctx.in_shape(1)));
+}
+
+void gemm(InferContext& ctx) {
+  need_rank(ctx, 0, 2);
+  need_rank(ctx, 1, 2);
+  const Shape &a = ctx.in_shape(0), &b = ctx.in_shape(1);
+  const std::size_t ta = ctx.node().attr("transA", std::int64_t{0}) != 0 ? 1 : 0;
+  const std::size_t tb = ctx.node().attr("transB", std::int64_t{0}) != 0 ? 1 : 0;
+  const Dim rows = a.ranked ? a.dims[ta] : Dim{};
+  const Dim columns = b.ranked ? b.dims[1 - tb] : Dim{};
+  if (a.ranked && b.ranked) unify(ctx, a.dims[1 - ta], b.dims[tb], "inner sizes of A and B");
+  const Shape out({rows, columns});
+  if (ctx.has_input(2)) {
+    const Shape both = broadcast(ctx, out, ctx.in_shape(2));
+    if (both.ranked && both.rank() != 2)
+      ctx.bad("C " + to_string(ctx.in_shape(2)) + " does not broadcast to the product");
+  }
+  ctx.set_out(0, common_dtype(ctx, 0, ctx.inputs()), out);
+}
+
+void conv(InferContext& ctx) {
+  if (ctx.has_input(2) && ctx.in_shape(1).ranked) {
+    need_rank(ctx, 2, 1);
+    if (ctx.in_shape(2).ranked)
+      unify(ctx, ctx.in_shape(1).dims[0], ctx.in_shape(2).dims[0], "output channels of weight and bias");
+  }
+  ctx.set_out(0, common_dtype(ctx, 0, ctx.inputs()), conv_shape(ctx, ctx.in_shape(0), ctx.in_shape(1)));
+}
+
+// out = stride * (in - 1) + output_padding + extent - begin - end; auto_pad SAME: in * stride.
+void conv_transpose(InferContext& ctx) {
+  const Shape &data = ctx.in_shape(0), &weight = ctx.in_shape(1);
+  const DType type = common_dtype(ctx, 0, ctx.inputs());
+  if (!data.ranked || !weight.ranked) return ctx.set_out(0, type, {});
+  const int rank = data.rank();
+  if (rank < 3 || weight.rank() != rank)
+    ctx.bad("data " + to_string(data) + " and weight " + to_string(weight) + " do not fit");
+  unify(ctx, data.dims[1], weight.dims[0], "input channels of data and weight");
+  const std::int64_t group = ctx.node().attr("group", std::int64_t{1});
+  if (group < 1) ctx.bad(fmt::format("attribute group is {}", group));
+  Shape out = of_rank(data.dims.size());
+  out.dims[0] = data.dims[0];
+  out.dims[1] = product(weight.dims[1], Dim::of(group));
+  const Shape spatial(std::vector<Dim>(weight.dims.begin() + 2, weight.dims.end()));
+  if (!spatial.concrete()) return ctx.set_out(0, type, out);
+  const Window window = read_window(ctx.node(), spatial.sizes());
+  const std::vector<std::int64_t> fixed = ctx.node().attr_ints("output_shape");
+  const std::vector<std::int64_t> extra = ctx.node().attr_ints("output_padding");
+  const bool same_size = window.auto_pad == AutoPad::kSameUpper || window.auto_pad == AutoPad::kSameLower;
+  for (int i = 0; i < rank - 2; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const Dim& in = data.dims[at + 2];
+    Dim& size = out.dims[at + 2];
+    if (!fixed.empty()) {
+      if (fixed.size() != window.kernel.size() || fixed[at] < 0)
+        ctx.bad("attribute output_shape does not fit");
+      size = Dim::of(fixed[at]);
+    } else if (same_size) {
+      size = product(in, Dim::of(window.strides[at]));
+    } else if (in.known()) {
+      const std::int64_t more = at < extra.size() ? extra[at] : 0;
+      std::int64_t total = 0;
+      if (__builtin_mul_overflow(window.strides[at], in.value - 1, &total))
+        ctx.bad("the output is too large");
+      total += more + window.extent(i) - window.pads_begin[at] - window.pads_end[at];
+      if (total < 0) ctx.bad("the pads are larger than the output");
+      size = Dim::of(total);
+    }
+  }
+  ctx.set_out(0, type, out);
+}
+
+void pool(InferContext& ctx) {
+  need_rank_at_least(ctx, 0, 3);
+  Shape out = ctx.in_shape(0);
+  const Window window = read_window(ctx.node(), {});
+  if (window.kernel.empty()) ctx.bad("attribute kernel_shape is missing");
+  if (out.ranked) {
+    if (static_cast<int>(window.kernel.size()) != out.rank() - 2)
+      ctx.bad("attribute kernel_shape does not fit " + to_string(out));
+    for (int i = 0; i < window.axes(); ++i) {
+      Dim& dim = out.dims[static_cast<std::size_t>(i) + 2];
+      dim = window_size(ctx, window, i, dim);
+    }
+  }
+  ctx.set_out(0, ctx.in_dtype(0), out);
+  ctx.set_out(1, DType::kI64, out);  // MaxPool's indices
+}
+
+void global_pool(InferContext& ctx) {
+  need_rank_at_least(ctx, 0, 2);
+  Shape out = ctx.in_shape(0);
+  for (std::size_t i = 2; i < out.dims.size(); ++i) out.dims[i] = Dim::of(1);
+  ctx.set_out(0, ctx.in_dtype(0), out);
+}
+
+// Scale, bias (and statistics) are [channels].
+void channel_params(InferContext& ctx) {
+  need_rank_at_least(ctx, 0, 2);
+  for (int i = 1; i < ctx.inputs(); ++i) {
+    if (!ctx.has_input(i)) continue;
+    need_rank(ctx, i, 1);
+    if (ctx.in_shape(0).ranked && ctx.in_shape(i).ranked)
+      unify(ctx, ctx.in_shape(0).dims[1], ctx.in_shape(i).dims[0], "channels of the data and of a parameter");
+  }
+  same_as_input(ctx);
+}
+
+void batch_norm(InferContext& ctx) {
+  channel_params(ctx);
+  if (ctx.node().attr("training_mode", std::int64_t{0}) == 0) {
+    if (ctx.wants_output(1) || ctx.wants_output(2)) ctx.bad("statistics are outputs only in training mode");
+    return;
+  }
+  ctx.set_out(1, ctx.in_dtype(3), ctx.in_shape(3));
+  ctx.set_out(2, ctx.in_dtype(4), ctx.in_shape(4));
+}
+
+void layer_norm(InferContext& ctx) {
+  Shape kept = ctx.in_shape(0);
+  if (kept.ranked) {
+    if (kept.rank() == 0) ctx.bad("the data is a scalar");
+    const int axis = checked_axis(ctx, ctx.node().attr("axis", std::int64_t{-1}), kept.rank());
+    for (std::size_t i = static_cast<std::size_t>(axis); i < kept.dims.size(); ++i) kept.dims[i] = Dim::of(1);
+    for (int i = 1; i < ctx.inputs(); ++i)
+      if (ctx.has_input(i)) broadcast(ctx, ctx.in_shape(0), ctx.in_shape(i));
+  }
+  same_as_input(ctx);
+  const DType statistics = dtype_attr(ctx, "stash_type", DType::kF32);
+  ctx.set_out(1, statistics, kept);
+  ctx.set_out(2, statistics, kept);
+}
+
+void resize(InferContext& ctx) {
+  const Shape& data = ctx.in_shape(0);
+  const DType type = ctx.in_dtype(0);
+  if (!data.ranked) return ctx.set_out(0, type, {});
+  Shape out = data;
+  std::vector<std::int64_t> axes = ctx.node().attr_ints("axes");
+  if (axes.empty())
+    for (int i = 0; i < data.rank(); ++i) axes.push_back(i);
+  checked_axes(ctx, axes, data.rank());
+  const auto dim_of = [&](std::size_t i) -> Dim& {
+    return out.dims[static_cast<std::size_t>(checked_axis(ctx, axes[i], data.rank()))];
+  };
+  std::vector<SymInt> sizes;
+  if (ctx.has_input(3)) {
+    const bool known = ctx.in_ints(3, sizes);
+    if (known && sizes.size() != axes.size())
+      ctx.bad(fmt::format("{} sizes for {} axes", sizes.size(), axes.size()));
+    const bool stretch = ctx.node().attr("keep_aspect_ratio_policy", "stretch") == "stretch";
+    double ratio = 0;
+    const bool larger = ctx.node().attr("keep_aspect_ratio_policy", "stretch") == "not_smaller";
+    bool numbers = known;
+    for (std::size_t i = 0; i < axes.size() && !stretch && numbers; ++i) {
+      numbers = sizes[i].known && dim_of(i).known() && dim_of(i).value > 0;
+      if (!numbers) break;
+      const double own = static_cast<double>(sizes[i].value) / static_cast<double>(dim_of(i).value);
+      ratio = i == 0 ? own : larger ? std::max(ratio, own) : std::min(ratio, own);
+    }
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      Dim& dim = dim_of(i);
+      if (stretch) {
+        if (known && sizes[i].known && sizes[i].value < 0) ctx.bad("a size is negative");
+        dim = known ? sizes[i].dim() : Dim{};
+      } else {
+        dim = numbers ? Dim::of(std::llround(ratio * static_cast<double>(dim.value))) : Dim{};
+      }
+    }
+  } else {
+    const Tensor* scales = ctx.in_value(2);
+    if (scales != nullptr &&
+        (scales->dtype() != DType::kF32 || scales->size() != static_cast<std::int64_t>(axes.size())))
+      ctx.bad("scales do not fit the axes");
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      Dim& dim = dim_of(i);
+      if (scales != nullptr && scales->as<float>()[i] == 1.0F) continue;
+      if (scales == nullptr || !dim.known()) {
+        dim = Dim{};
+        continue;
+      }
+      const double size =
+          std::floor(static_cast<double>(dim.value) * static_cast<double>(scales->as<float>()[i]));
+      if (!(size >= 0 && size < 1e15)) ctx.bad("a scale is negative, too large or not a number");
+      dim = Dim::of(static_cast<std::int64_t>(size));
+    }
+  }
+  ctx.set_out(0, type, out);
+}
+
+// X [seq, batch, in] (layout 1: [batch, seq, in]), W [directions, gates * hidden, in].
+void recurrent(InferContext& ctx) {
+  need_rank(ctx, 0, 3);
+  const Shape& x = ctx.in_shape(0);
+  const Shape& w = ctx.in_shape(1);
+  const Shape& r = ctx.in_shape(2);
+  const DType type = ctx.in_dtype(0);
+  const std::int64_t declared = ctx.node().attr("hidden_size", std::int64_t{-1});
+  Dim hidden = declared > 0 ? Dim::of(declared) : Dim{};
+  if (!hidden.known() && r.rank() == 3) hidden = r.dims[2];
+  Dim directions =
+      w.rank() == 3 ? w.dims[0] : Dim::of(ctx.node().attr("direction", "forward") == "bidirectional" ? 2 : 1);
+  const bool batch_first = ctx.node().attr("layout", std::int64_t{0}) != 0;
+  const Dim seq = x.ranked ? x.dims[batch_first ? 1 : 0] : Dim{};
+  const Dim batch = x.ranked ? x.dims[batch_first ? 0 : 1] : Dim{};
+  const Shape last = batch_first ? Shape({batch, directions, hidden}) : Shape({directions, batch, hidden});
+  ctx.set_out(
+      0, type,
+      batch_first ? Shape({batch, seq, directions, hidden}) : Shape({seq, directions, batch, hidden}));
+  ctx.set_out(1, type, last);
+  ctx.set_out(2, type, last);
+}
+
+// Q, K, V either [batch, heads, seq, size] or [batch, seq, heads * size] with q_num_heads, kv_num_heads.
+void attention(InferContext& ctx) {
+  const Shape &q = ctx.in_shape(0), &k = ctx.in_shape(1), &v = ctx.in_shape(2);
+  const DType type = ctx.in_dtype(0);
+  if (!q.ranked || !k.ranked || !v.ranked) return ctx.set_out(0, type, {});
+  if ((q.rank() != 3 && q.rank() != 4) || k.rank() != q.rank() || v.rank() != q.rank())
+    ctx.bad("Q, K and V must all have rank 3 or all have rank 4");
+  const std::int64_t q_heads = ctx.node().attr("q_num_heads", std::int64_t{0});
+  const std::int64_t kv_heads = ctx.node().attr("kv_num_heads", std::int64_t{0});
+  const bool flat = q.rank() == 3;
+  if (flat && (q_heads < 1 || kv_heads < 1)) ctx.bad("rank 3 needs q_num_heads and kv_num_heads");
+  const auto part = [&](const Dim& width, std::int64_t heads) {
+    if (!width.known()) return Dim{};
+    if (width.value % heads != 0) ctx.bad(fmt::format("a width of {} in {} heads", width.value, heads));
+    return Dim::of(width.value / heads);
+  };
+  const Dim k_size = flat ? part(k.dims[2], kv_heads) : k.dims[3];
+  const Dim v_size = flat ? part(v.dims[2], kv_heads) : v.dims[3];
+  const Dim kv_head_dim = flat ? Dim::of(kv_heads) : k.dims[1];
+  const Dim q_head_dim = flat ? Dim::of(q_heads) : q.dims[1];
+  const Dim q_seq = q.dims[flat ? 1 : 2];
+  Dim total = k.dims[flat ? 1 : 2];
+  if (ctx.has_input(4)) {
+    const Shape& past = ctx.in_shape(4);
+    const Dim before = past.rank() == 4 ? past.dims[2] : Dim{};
+    if (before.known() && total.known()) {
+      total = Dim::of(before.value + total.value);
+    } else if (!(before.known() && before.value == 0)) {
+      total = Dim{};
+    }
+  }
+  if (flat) {
+    ctx.set_out(0, type, Shape({q.dims[0], q_seq, product(Dim::of(q_heads), v_size)}));
+  } else {
+    ctx.set_out(0, type, Shape({q.dims[0], q_head_dim, q_seq, v_size}));
+  }
+  ctx.set_out(1, ctx.in_dtype(1), Shape({q.dims[0], kv_head_dim, total, k_size}));
+  ctx.set_out(2, ctx.in_dtype(2), Shape({q.dims[0], kv_head_dim, total, v_size}));
+  ctx.set_out(3, type, Shape({q.dims[0], q_head_dim, q_seq, total}));
+}
+
+void grid_sample(InferContext& ctx) {
+  const Shape &x = ctx.in_shape(0), &grid = ctx.in_shape(1);
+  if (!x.ranked || !grid.ranked || x.rank() < 3 || grid.rank() != x.rank())
+    return ctx.set_out(0, ctx.in_dtype(0), {});
+  std::vector<Dim> dims = {x.dims[0], x.dims[1]};
+  dims.insert(dims.end(), grid.dims.begin() + 1, grid.dims.end() - 1);
+  ctx.set_out(0, ctx.in_dtype(0), Shape(std::move(dims)));
+}
+
+constexpr OpSchema kSchemas[] = {
+    {"", "Attention", 3, 7, 1, 4, attention},
+    {"", "AveragePool", 1, 1, 1, 1, pool},
+    {"", "BatchNormalization", 5, 5, 1, 3, batch_norm},
+    {"", "Conv", 2, 3, 1, 1, conv},
+    {"", "ConvTranspose", 2, 3, 1, 1, conv_transpose},
+    {"", "GRU", 3, 6, 0, 2, recurrent},
+    {"", "Gemm", 2, 3, 1, 1, gemm},
+    {"", "GlobalAveragePool", 1, 1, 1, 1, global_pool},
+    {"", "GlobalLpPool", 1, 1, 1, 1, global_pool},
+    {"", "GlobalMaxPool", 1, 1, 1, 1, global_pool},
+    {"", "GridSample", 2, 2, 1, 1, grid_sample},
+    {"", "GroupNormalization", 3, 3, 1, 1, channel_params},
+    {"", "InstanceNormalization", 3, 3, 1, 1, channel_params},
+    {"", "LRN", 1, 1, 1, 1, same},
+    {"", "LSTM", 3, 8, 0, 3, recurrent},
+    {"", "LayerNormalization", 2, 3, 1, 3, layer_norm},
+    {"", "LpPool", 1, 1, 1, 1, pool},
+    {"", "MatMul", 2, 2, 1, 1, matmul},
+    {"", "MaxPool", 1, 1, 1, 2, pool},
+    {"", "RMSNormalization", 2, 2, 1, 1, layer_norm},
+    {"", "RNN", 3, 6, 0, 2, recurrent},
+    {"", "Resize", 1, 4, 1, 1, resize},
+    {"", "RotaryEmbedding", 3, 4, 1, 1, same},
+};
+
+}  // namespace
+
+std::span<const OpSchema> nn_schemas() { return kSchemas; }
+
+}  // namespace pare
