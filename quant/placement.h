@@ -15,8 +15,8 @@ struct ActivationSite {
   std::vector<Use> uses;
   bool graph_output = false;  // the model's output too reads the dequantized value (onnxruntime)
   Format format;
-  std::string rule;           // the placement rule behind it: "input of Conv", "residual of Add"
-  bool unit_range = false;    // a Softmax output: (0,1) whatever calibration saw
+  std::string rule;         // the placement rule behind it: "input of Conv", "residual of Add"
+  bool unit_range = false;  // a Softmax output: (0,1) whatever calibration saw
 };
 
 struct WeightSite {

@@ -1,0 +1,168 @@
+// The one place that writes quantization decisions into a graph.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/numeric/table.h"
+#include "quant/plan.h"
+
+namespace pare::quant {
+
+ActivationPlan activation_from_range(const Format& format, const ChosenRange& range) {
+  if (!std::isfinite(range.low) || !std::isfinite(range.high) || range.low > range.high)
+    fail(ErrorCode::kUsage, "the range [{}, {}] cannot be quantized", range.low, range.high);
+  const FormatInfo& info = format_info(format.dtype);
+  ActivationPlan plan;
+  plan.range = range;
+  const double low = std::min(range.low, 0.0), high = std::max(range.high, 0.0);
+  double scale = 0;
+  if (format.symmetric) {
+    scale = std::max(-low, high) / info.largest;
+  } else {
+    scale = (high - low) / (info.largest - info.lowest());
+  }
+  plan.scale = static_cast<float>(scale);
+  if (!std::isnormal(plan.scale)) plan.scale = 1.0f;  // nothing but zeros, or too small to divide by
+  if (!format.symmetric) {
+    const double zero = std::nearbyint(info.lowest() - low / static_cast<double>(plan.scale));
+    plan.zero_point = static_cast<std::int32_t>(std::clamp(zero, info.lowest(), info.largest));
+  }
+  return plan;
+}
+
+namespace {
+
+Tensor zero_point_tensor(DType dtype, std::int32_t value, const Dims& dims) {
+  Tensor tensor = Tensor::allocate(dtype, dims);
+  const auto byte = static_cast<std::uint8_t>(value);  // two's complement; 0 is 0.0 in the FP8 formats
+  std::fill_n(tensor.mut<std::uint8_t>(), tensor.bytes(), byte);
+  return tensor;
+}
+
+Value like(const Graph& graph, ValueId id, const std::string& suffix, DType dtype) {
+  Value value;
+  value.name = graph.value(id).name + suffix;
+  value.dtype = dtype;
+  value.shape = graph.value(id).shape;
+  return value;
+}
+
+void apply_activation(Graph& graph, const ActivationSite& site, const ActivationPlan& plan) {
+  const std::string base = graph.value(site.value).name;
+  ValueId source = site.value;
+  if (site.graph_output) {
+    // The output keeps its name: the producer writes a new value, DequantizeLinear the output.
+    const NodeId producer = graph.producer(site.value);
+    PARE_ASSERT(producer != NodeId::kNone);
+    source = graph.add_value(like(graph, site.value, "_QuantizeLinear_Input", graph.value(site.value).dtype));
+    const int slot = graph.value(site.value).producer_slot;
+    graph.set_output(producer, slot, source);
+  }
+  const ValueId scale = graph.add_constant(base + "_scale", Tensor::scalar(plan.scale));
+  const ValueId zero =
+      graph.add_constant(base + "_zero_point", zero_point_tensor(site.format.dtype, plan.zero_point, {}));
+  Node q, dq;
+  q.op = "QuantizeLinear";
+  q.name = base + "_QuantizeLinear";
+  q.in = {source, scale, zero};
+  q.out = {graph.add_value(like(graph, site.value, "_QuantizeLinear_Output", site.format.dtype))};
+  dq.op = "DequantizeLinear";
+  dq.name = base + "_DequantizeLinear";
+  dq.in = {q.out[0], scale, zero};
+  dq.out = {site.graph_output ? site.value
+                              : graph.add_value(like(graph, site.value, "_DequantizeLinear_Output",
+                                                     graph.value(site.value).dtype))};
+  const ValueId result = dq.out[0];
+  const NodeId producer = graph.producer(source);
+  NodeId q_id = NodeId::kNone;
+  if (producer != NodeId::kNone) {
+    q_id = graph.insert_after(producer, std::move(q));
+  } else {
+    const std::vector<NodeId> order = graph.nodes();
+    q_id = order.empty() ? graph.add_node(std::move(q)) : graph.insert_before(order.front(), std::move(q));
+  }
+  graph.insert_after(q_id, std::move(dq));
+  if (result != site.value)
+    for (const Use& use : site.uses) graph.set_input(use.node, use.slot, result);
+}
+
+void apply_weight(Graph& graph, const WeightSite& site, const WeightPlan& plan) {
+  const std::string base = graph.value(site.value).name;
+  const ValueId codes = graph.add_constant(base + "_quantized", plan.codes);
+  const ValueId scales = graph.add_constant(base + "_scale", plan.scales);
+  const ValueId zero =
+      graph.add_constant(base + "_zero_point", zero_point_tensor(site.format.dtype, 0, plan.scales.dims()));
+  Node dq;
+  dq.op = "DequantizeLinear";
+  dq.name = base + "_DequantizeLinear";
+  dq.in = {codes, scales, zero};
+  if (site.format.granularity == Granularity::kChannel)
+    dq.attrs["axis"] = static_cast<std::int64_t>(site.axis);
+  dq.out = {graph.add_value(like(graph, site.value, "_DequantizeLinear_Output", DType::kF32))};
+  const ValueId result = dq.out[0];
+  // Before the first of its readers, in graph order.
+  NodeId first = site.uses.front().node;
+  if (site.uses.size() > 1)
+    for (const NodeId id : graph.nodes())
+      if (std::any_of(site.uses.begin(), site.uses.end(), [&](const Use& use) { return use.node == id; })) {
+        first = id;
+        break;
+      }
+  graph.insert_before(first, std::move(dq));
+  for (const Use& use : site.uses) graph.set_input(use.node, use.slot, result);
+}
+
+// int32 codes with scale sx*sw[c], the form in which integer kernels add a bias. A code beyond int32 (a tiny
+// scale beside a large bias) leaves the bias float: raising sw would cost the weights their precision.
+void apply_bias(Graph& graph, const BiasSite& site) {
+  const Node& node = graph.node(site.node);
+  const ValueId bias = node.in[static_cast<std::size_t>(site.slot)];
+  const NodeId x_dq = graph.producer(node.in[0]), w_dq = graph.producer(node.in[1]);
+  if (!graph.is_constant(bias) || x_dq == NodeId::kNone || w_dq == NodeId::kNone) return;
+  if (!graph.node(x_dq).is("DequantizeLinear") || !graph.node(w_dq).is("DequantizeLinear")) return;
+  const Tensor& values = graph.value(bias).constant;
+  const Tensor& w_scales = graph.value(graph.node(w_dq).in[1]).constant;
+  const float x_scale = *graph.value(graph.node(x_dq).in[1]).constant.as<float>();
+  if (values.dtype() != DType::kF32 || values.dims().size() != 1 ||
+      (w_scales.size() != 1 && w_scales.size() != values.size()))
+    return;
+  std::vector<std::int32_t> codes(static_cast<std::size_t>(values.size()));
+  std::vector<float> scales(codes.size());
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    scales[i] = x_scale * w_scales.as<float>()[w_scales.size() == 1 ? 0 : i];
+    const double code =
+        std::nearbyint(static_cast<double>(values.as<float>()[i]) / static_cast<double>(scales[i]));
+    if (!std::isnormal(scales[i]) || std::fabs(code) > 2147483647.0) return;
+    codes[i] = static_cast<std::int32_t>(code);
+  }
+  const std::string base = graph.value(bias).name;
+  const Dims dims = values.dims();
+  Node dq;
+  dq.op = "DequantizeLinear";
+  dq.name = base + "_DequantizeLinear";
+  dq.in = {graph.add_constant(base + "_quantized", Tensor::from(DType::kI32, dims, codes)),
+           graph.add_constant(base + "_scale", Tensor::from(DType::kF32, dims, scales))};
+  dq.attrs["axis"] = std::int64_t{0};
+  dq.out = {graph.add_value(like(graph, bias, "_DequantizeLinear_Output", DType::kF32))};
+  const ValueId result = dq.out[0];
+  graph.insert_before(site.node, std::move(dq));
+  graph.set_input(site.node, site.slot, result);
+}
+
+}  // namespace
+
+Graph apply(const Graph& graph, const Plan& plan) {
+  PARE_ASSERT(plan.activations.size() == plan.placement.activations.size());
+  PARE_ASSERT(plan.weights.size() == plan.placement.weights.size());
+  Graph quantized = graph;
+  for (std::size_t i = 0; i < plan.activations.size(); ++i)
+    apply_activation(quantized, plan.placement.activations[i], plan.activations[i]);
+  for (std::size_t i = 0; i < plan.weights.size(); ++i)
+    apply_weight(quantized, plan.placement.weights[i], plan.weights[i]);
+  for (const BiasSite& site : plan.placement.biases) apply_bias(quantized, site);
+  quantized.drop_unused_values();
+  verify(quantized);
+  return quantized;
+}
+
+}  // namespace pare::quant

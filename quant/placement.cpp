@@ -1,0 +1,217 @@
+#include "quant/placement.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/base/error.h"
+#include "quant/rules.h"
+
+namespace pare::quant {
+namespace {
+
+bool is_linear(const Node& node) {
+  return node.is("Conv") || node.is("ConvTranspose") || node.is("Gemm") || node.is("MatMul");
+}
+
+// Which axis of the weight counts output channels.
+int weight_axis(const Node& node, int rank) {
+  if (node.is("Conv")) return 0;
+  if (node.is("ConvTranspose")) return 1;
+  if (node.is("Gemm")) return node.attr("transB", std::int64_t{0}) != 0 ? 0 : 1;
+  return rank - 1;  // MatMul
+}
+
+std::string label(const Node& node, const Graph& graph) {
+  return node.name.empty() ? graph.value(node.out[0]).name : node.name;
+}
+
+class Placer {
+ public:
+  Placer(const Graph& graph, const Spec& spec) : graph_(graph), spec_(spec), rules_(spec) {}
+
+  Placement run() {
+    measure_depth();
+    for (const NodeId id : graph_.nodes()) {
+      const Node& node = graph_.node(id);
+      if (is_linear(node)) visit_linear(id, node);
+    }
+    for (const NodeId id : graph_.nodes()) {
+      const Node& node = graph_.node(id);
+      if (node.is("Add")) visit_add(id, node);
+      if (spec_.target == Target::kOnnxRuntime && node.is("GlobalAveragePool")) visit_pool(id, node);
+    }
+    return std::move(placement_);
+  }
+
+ private:
+  void skip(const Node& node, const std::string& why) {
+    placement_.skipped.push_back({label(node, graph_), why});
+  }
+
+  bool is_float(ValueId id) const { return graph_.value(id).dtype == DType::kF32; }
+
+  // Computed by a DequantizeLinear already: quantized by whoever made the model.
+  bool is_dequantized(ValueId id) const {
+    const NodeId producer = graph_.producer(id);
+    return producer != NodeId::kNone && graph_.node(producer).is("DequantizeLinear");
+  }
+
+  void add_activation(ValueId value, NodeId node, int slot, const Format& format, const std::string& rule) {
+    if (is_dequantized(value)) {
+      placement_.skipped.push_back({graph_.value(value).name, "its Q/DQ in the model are kept"});
+      return;
+    }
+    ActivationSite& site = site_of(value, format, rule);
+    site.uses.push_back({node, slot});
+  }
+
+  ActivationSite& site_of(ValueId value, const Format& format, const std::string& rule) {
+    const auto key = std::make_tuple(value, format.dtype, format.symmetric);
+    const auto it = sites_.find(key);
+    if (it != sites_.end()) return placement_.activations[it->second];
+    ActivationSite site;
+    site.value = value;
+    site.format = format;
+    site.rule = rule;
+    const NodeId producer = graph_.producer(value);
+    site.unit_range = producer != NodeId::kNone && graph_.node(producer).is("Softmax");
+    sites_[key] = placement_.activations.size();
+    placement_.activations.push_back(site);
+    return placement_.activations.back();
+  }
+
+  void add_weight(ValueId value, NodeId node, int slot, int axis, const Format& format) {
+    for (WeightSite& site : placement_.weights)
+      if (site.value == value && site.axis == axis && site.format.dtype == format.dtype) {
+        site.uses.push_back({node, slot});
+        return;
+      }
+    placement_.weights.push_back({value, {{node, slot}}, axis, format});
+  }
+
+  void visit_linear(NodeId id, const Node& node) {
+    const Resolved resolved = rules_.resolve(graph_, node);
+    if (!resolved.quantize) return skip(node, resolved.why_not);
+    if (!is_float(node.in[0]) || !is_float(node.in[1]))
+      return skip(node, fmt::format("its inputs are {} and {}; only float32 is quantized",
+                                    pare::name(graph_.value(node.in[0]).dtype),
+                                    pare::name(graph_.value(node.in[1]).dtype)));
+    const bool conv = node.is("Conv") || node.is("ConvTranspose");
+    if (conv && !graph_.is_constant(node.in[1]) && !is_dequantized(node.in[1]))
+      return skip(node, "its weight is computed at run time");
+    const bool weight_only = !resolved.activations.active();
+    bool any_weight = false;
+    for (int slot = 0; slot < 2; ++slot) {
+      const ValueId in = node.in[static_cast<std::size_t>(slot)];
+      if (graph_.is_constant(in)) {
+        const Value& value = graph_.value(in);
+        const int rank = value.shape.rank();
+        if (!resolved.weights.active() || rank < 2 || value.constant.size() == 0) continue;
+        any_weight = true;
+        // A constant on the left of a MatMul has no output channel that a kernel could scale: one scale.
+        Format format = resolved.weights;
+        if (slot == 0) format.granularity = Granularity::kTensor;
+        const int axis = slot == 0 ? 0 : weight_axis(node, rank);
+        add_weight(in, id, slot, axis, format);
+      } else if (!weight_only) {
+        add_activation(in, id, slot, resolved.activations, fmt::format("input of {}", node.op));
+      }
+    }
+    if (weight_only && !any_weight) return skip(node, "no constant weight, and activations stay float");
+    quantized_.insert(id);
+    if (spec_.target == Target::kOnnxRuntime && !weight_only) visit_onnxruntime_linear(id, node, resolved);
+  }
+
+  // ONNX Runtime fuses DQ -> Conv -> Q only with a quantized output and an int32 bias.
+  void visit_onnxruntime_linear(NodeId id, const Node& node, const Resolved& resolved) {
+    if (node.in.size() > 2 && node.in[2] != ValueId::kNone && graph_.is_constant(node.in[2]) &&
+        graph_.is_constant(node.in[1]) && resolved.weights.dtype == DType::kI8)
+      placement_.biases.push_back({id, 2});
+    // With a zero point at the lowest code a Relu or Clip is what saturation does anyway, and it is fused;
+    // symmetric codes need both.
+    const NodeId next = graph_.only_user(node.out[0]);
+    const bool absorbed = next != NodeId::kNone && !resolved.activations.symmetric &&
+                          (graph_.node(next).is("Relu") || graph_.node(next).is("Clip"));
+    add_output(absorbed ? graph_.node(next).out[0] : node.out[0], resolved.activations, node.op);
+  }
+
+  void add_output(ValueId value, const Format& format, const std::string& op) {
+    ActivationSite& site = site_of(value, format, fmt::format("output of {}", op));
+    for (const Use& use : graph_.users(value)) {
+      const bool known = std::any_of(site.uses.begin(), site.uses.end(),
+                                     [&](const Use& u) { return u.node == use.node && u.slot == use.slot; });
+      if (!known) site.uses.push_back(use);
+    }
+    site.graph_output = graph_.is_output(value);
+  }
+
+  void visit_add(NodeId id, const Node& node) {
+    const ValueId a = node.in[0], b = node.in[1];
+    if (graph_.is_constant(a) || graph_.is_constant(b) || !is_float(a) || a == b) return;
+    if (spec_.target == Target::kOnnxRuntime) return visit_onnxruntime_add(id, node);
+    // The branch that the kernel computes: a quantized Conv that only this Add reads; the deeper one of two.
+    int computed = -1;
+    for (int slot = 0; slot < 2; ++slot) {
+      const NodeId producer = graph_.producer(node.in[static_cast<std::size_t>(slot)]);
+      if (producer == NodeId::kNone || quantized_.count(producer) == 0 || !graph_.node(producer).is("Conv"))
+        continue;
+      if (graph_.only_user(node.in[static_cast<std::size_t>(slot)]) != id) continue;
+      if (computed < 0 ||
+          depth(node.in[static_cast<std::size_t>(slot)]) > depth(node.in[static_cast<std::size_t>(computed)]))
+        computed = slot;
+    }
+    if (computed < 0) return;
+    const Resolved resolved = rules_.resolve(graph_, node);
+    const Resolved conv =
+        rules_.resolve(graph_, graph_.node(graph_.producer(node.in[static_cast<std::size_t>(computed)])));
+    if (!conv.activations.active() || (!resolved.quantize && resolved.why_not.rfind("rule", 0) == 0)) return;
+    const int residual = 1 - computed;
+    add_activation(node.in[static_cast<std::size_t>(residual)], id, residual, conv.activations,
+                   "residual input of Add");
+  }
+
+  void visit_onnxruntime_add(NodeId id, const Node& node) {
+    const Resolved resolved = rules_.resolve(graph_, node);
+    if (!resolved.quantize || !resolved.activations.active()) return;
+    for (int slot = 0; slot < 2; ++slot)
+      add_activation(node.in[static_cast<std::size_t>(slot)], id, slot, resolved.activations, "input of Add");
+    add_output(node.out[0], resolved.activations, node.op);
+  }
+
+  void visit_pool(NodeId id, const Node& node) {
+    const Resolved resolved = rules_.resolve(graph_, node);
+    if (!resolved.quantize || !resolved.activations.active() || !is_float(node.in[0])) return;
+    add_activation(node.in[0], id, 0, resolved.activations, "input of GlobalAveragePool");
+    add_output(node.out[0], resolved.activations, node.op);
+  }
+
+  void measure_depth() {
+    depth_.assign(graph_.value_count(), 0);
+    for (const NodeId id : graph_.nodes()) {
+      int deepest = 0;
+      for (const ValueId in : graph_.node(id).in)
+        if (in != ValueId::kNone) deepest = std::max(deepest, depth(in));
+      for (const ValueId out : graph_.node(id).out)
+        if (out != ValueId::kNone) depth_[static_cast<std::size_t>(out)] = deepest + 1;
+    }
+  }
+  int depth(ValueId id) const { return depth_[static_cast<std::size_t>(id)]; }
+
+  const Graph& graph_;
+  const Spec& spec_;
+  RuleBook rules_;
+  Placement placement_;
+  std::map<std::tuple<ValueId, DType, bool>, std::size_t> sites_;
+  std::set<NodeId> quantized_;
+  std::vector<int> depth_;
+};
+
+}  // namespace
+
+Placement place(const Graph& graph, const Spec& spec) {
+  check(spec);
+  return Placer(graph, spec).run();
+}
+
+}  // namespace pare::quant

@@ -1,0 +1,30 @@
+// Which formats a node gets: the defaults, then every rule that matches it, in order.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/ir/graph.h"
+#include "quant/spec.h"
+
+namespace pare::quant {
+
+struct Resolved {
+  bool quantize = true;
+  Format weights, activations;
+  std::string why_not;  // set when !quantize
+};
+
+// Error kUsage for a pattern that is no regular expression.
+class RuleBook {
+ public:
+  explicit RuleBook(const Spec& spec);
+  ~RuleBook();
+  Resolved resolve(const Graph& graph, const Node& node) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pare::quant
