@@ -1,0 +1,137 @@
+// Numbers and graph edits: scales by the book, codes from the written scale, names kept.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "engine/base/error.h"
+#include "engine/numeric/e4m3.h"
+#include "quant/plan.h"
+#include "tests/unit/quant/build_graph.h"
+
+namespace pare::quant {
+namespace {
+
+Format int8() { return {DType::kI8, Granularity::kTensor, 0, true}; }
+Format uint8() { return {DType::kU8, Granularity::kTensor, 0, false}; }
+Format fp8() { return {DType::kE4M3FN, Granularity::kTensor, 0, true}; }
+
+TEST(ActivationFromRange, ScalesByTheBook) {
+  EXPECT_FLOAT_EQ(activation_from_range(int8(), {-1, 2, ""}).scale, 2.0f / 127);
+  // Only the negative side: the magnitude counts, not the higher end.
+  EXPECT_FLOAT_EQ(activation_from_range(int8(), {-3, -1, ""}).scale, 3.0f / 127);
+  // The largest magnitude lands on the largest code, 448, not on 36.
+  const ActivationPlan e4m3 = activation_from_range(fp8(), {-1, 1, ""});
+  EXPECT_EQ(e4m3.scale, 1.0f / 448);
+  EXPECT_EQ(encode_e4m3(1.0f / e4m3.scale), 0x7E);
+}
+
+TEST(ActivationFromRange, AsymmetricRangesHoldZeroExactly) {
+  const ActivationPlan plan = activation_from_range(uint8(), {1, 3, ""});
+  EXPECT_FLOAT_EQ(plan.scale, 3.0f / 255);
+  EXPECT_EQ(plan.zero_point, 0);
+  const ActivationPlan negative = activation_from_range(uint8(), {-3, -1, ""});
+  EXPECT_EQ(negative.zero_point, 255);
+  const ActivationPlan both = activation_from_range(uint8(), {-1, 3, ""});
+  EXPECT_EQ(both.zero_point, 64);  // 1 / (4/255) = 63.75
+}
+
+TEST(ActivationFromRange, EmptyAndTinyRangesGetScaleOne) {
+  EXPECT_EQ(activation_from_range(int8(), {0, 0, ""}).scale, 1.0f);
+  EXPECT_EQ(activation_from_range(int8(), {0, 1e-40, ""}).scale, 1.0f);
+}
+
+TEST(ActivationFromRange, RefusesWhatIsNoRange) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  for (const ChosenRange& range : {ChosenRange{nan, 1, ""}, ChosenRange{-1, inf, ""}, ChosenRange{2, 1, ""}})
+    EXPECT_THROW(activation_from_range(int8(), range), Error);
+}
+
+Plan plan_for(const Graph& graph, const Spec& spec, ThreadPool& pool) {
+  Plan plan;
+  plan.placement = place(graph, spec);
+  for (const ActivationSite& site : plan.placement.activations)
+    plan.activations.push_back(activation_from_range(site.format, {-1, 1, "minmax"}));
+  plan.weights = plan_weights(graph, plan.placement, spec.method, pool);
+  return plan;
+}
+
+TEST(Apply, EveryTargetVerifiesAndKeepsTheGraphsFace) {
+  const Graph graph = test::residual_block();
+  ThreadPool pool(1);
+  for (const Target target : {Target::kPare, Target::kTensorRT, Target::kOnnxRuntime}) {
+    Spec spec;
+    spec.target = target;
+    const Graph quantized = apply(graph, plan_for(graph, spec, pool));
+    ASSERT_EQ(quantized.outputs.size(), 1u);
+    EXPECT_EQ(quantized.value(quantized.outputs[0]).name, "y");
+    EXPECT_EQ(quantized.value(quantized.inputs[0]).name, "x");
+    for (const NodeId id : quantized.nodes()) {
+      const Node& node = quantized.node(id);
+      if (!node.is("Conv") && !node.is("Gemm")) continue;
+      for (int slot = 0; slot < 2; ++slot) {
+        const NodeId producer = quantized.producer(node.in[static_cast<std::size_t>(slot)]);
+        ASSERT_NE(producer, NodeId::kNone) << name(target) << " " << node.name;
+        EXPECT_EQ(quantized.node(producer).op, "DequantizeLinear");
+      }
+    }
+  }
+}
+
+TEST(Apply, IntegerBiasHasTheScaleOfTheProductAndItsValue) {
+  const Graph graph = test::residual_block();
+  ThreadPool pool(1);
+  Spec spec;
+  spec.target = Target::kOnnxRuntime;
+  const Graph q = apply(graph, plan_for(graph, spec, pool));
+  const ValueId codes = q.find_value("b1_quantized"), scale = q.find_value("b1_scale"),
+                w = q.find_value("w1_scale");
+  ASSERT_NE(codes, ValueId::kNone);
+  const float* b = graph.value(graph.find_value("b1")).constant.as<float>();
+  for (std::size_t i = 0; i < 16; ++i) {
+    const float s = q.value(scale).constant.as<float>()[i];
+    EXPECT_EQ(s, (1.0f / 127) * q.value(w).constant.as<float>()[i]);
+    // Rounding to a code moves a value by at most half a scale.
+    EXPECT_LE(std::fabs(static_cast<double>(q.value(codes).constant.as<std::int32_t>()[i]) *
+                            static_cast<double>(s) -
+                        static_cast<double>(b[i])),
+              static_cast<double>(s) * 0.5000001);
+  }
+}
+
+TEST(Weights, SearchIsNeverWorseThanTheLargestMagnitude) {
+  const Graph graph = test::residual_block();
+  ThreadPool pool(1), two(2);
+  for (const char* scheme : {"int8", "fp8"}) {
+    Spec spec;
+    spec.weights = scheme_from_name(scheme).weights;
+    spec.activations = scheme_from_name(scheme).activations;
+    const Placement placement = place(graph, spec);
+    const std::vector<WeightPlan> plain = plan_weights(graph, placement, "rtn", pool);
+    const std::vector<WeightPlan> searched = plan_weights(graph, placement, "search", pool);
+    const std::vector<WeightPlan> threaded = plan_weights(graph, placement, "search", two);
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      EXPECT_LT(searched[i].mse, plain[i].mse) << scheme << " " << i;
+      EXPECT_TRUE(equal_bytes(searched[i].codes, threaded[i].codes));
+      EXPECT_TRUE(equal_bytes(searched[i].scales, threaded[i].scales));
+    }
+  }
+}
+
+TEST(Weights, CodesComeFromTheWrittenScale) {
+  const Graph graph = test::residual_block();
+  ThreadPool pool(1);
+  Spec spec;
+  const Placement placement = place(graph, spec);
+  const std::vector<WeightPlan> plans = plan_weights(graph, placement, "search", pool);
+  const WeightPlan& w1 = plans[0];
+  const float* w = graph.value(placement.weights[0].value).constant.as<float>();
+  for (std::int64_t i = 0; i < w1.codes.size(); ++i) {
+    const float s = w1.scales.as<float>()[i / (8 * 9)];
+    const float want = std::min(127.0f, std::max(-128.0f, std::nearbyintf(w[i] / s)));
+    ASSERT_EQ(static_cast<float>(w1.codes.as<std::int8_t>()[i]), want) << i;
+  }
+}
+
+}  // namespace
+}  // namespace pare::quant

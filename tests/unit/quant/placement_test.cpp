@@ -1,0 +1,106 @@
+// Which tensors get Q/DQ for which target, on a residual block as exporters write it:
+//
+//   x -> conv1 -> Relu -> conv2 -> Add(., shortcut) -> Relu -> GlobalAveragePool -> Flatten -> Gemm -> y
+//   x -> shortcut (1x1 Conv)
+#include "quant/placement.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "quant/plan.h"
+#include "tests/unit/quant/build_graph.h"
+
+namespace pare::quant {
+namespace {
+
+std::vector<std::string> names(const Graph& graph, const Placement& placement) {
+  std::vector<std::string> list;
+  for (const ActivationSite& site : placement.activations) list.push_back(graph.value(site.value).name);
+  std::sort(list.begin(), list.end());
+  return list;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(Placement, TensorRTQuantizesInputsAndTheResidual) {
+  const Graph graph = test::residual_block();
+  Spec spec;
+  spec.target = Target::kTensorRT;
+  const Placement placement = place(graph, spec);
+  // conv2 is deeper than the shortcut, so the shortcut's output is the residual.
+  EXPECT_EQ(names(graph, placement), (Names{"flat", "relu1", "shortcut", "x"}));
+  EXPECT_EQ(placement.weights.size(), 4u);
+  EXPECT_TRUE(placement.biases.empty());
+  for (const ActivationSite& site : placement.activations)
+    if (graph.value(site.value).name == "x") {
+      EXPECT_EQ(site.uses.size(), 2u);
+    }
+}
+
+TEST(Placement, OnnxRuntimeQuantizesOutputsAndBiasesToo) {
+  const Graph graph = test::residual_block();
+  Spec spec;
+  spec.target = Target::kOnnxRuntime;
+  const Placement placement = place(graph, spec);
+  EXPECT_EQ(names(graph, placement),
+            (Names{"conv1", "conv2", "flat", "pooled", "relu1", "relu2", "shortcut", "sum", "x", "y"}));
+  EXPECT_EQ(placement.biases.size(), 2u);  // conv1 and the Gemm have one
+}
+
+TEST(Placement, AsymmetricCodesAbsorbARelu) {
+  const Graph graph = test::residual_block();
+  Spec spec;
+  spec.target = Target::kOnnxRuntime;
+  spec.activations = scheme_from_name("uint8").activations;
+  const Names got = names(graph, place(graph, spec));
+  EXPECT_EQ(std::count(got.begin(), got.end(), "conv1"), 0);
+  EXPECT_EQ(std::count(got.begin(), got.end(), "relu1"), 1);
+}
+
+TEST(Placement, RulesGoInOrderAndTheLastWins) {
+  const Graph graph = test::residual_block();
+  Spec spec;
+  spec.rules.push_back({{{"re:.*"}, {}, {}}, false, {}, {}});
+  spec.rules.push_back({{{}, {"Gemm"}, {}}, true, {}, {}});
+  const Placement placement = place(graph, spec);
+  EXPECT_EQ(names(graph, placement), (Names{"flat"}));
+  ASSERT_EQ(placement.skipped.size(), 3u);
+  EXPECT_EQ(placement.skipped[0].why, "rule 1 says so");
+}
+
+TEST(Placement, WeightOnlyTouchesNoActivation) {
+  const Graph graph = test::residual_block();
+  Spec spec;
+  spec.activations = {};
+  const Placement placement = place(graph, spec);
+  EXPECT_TRUE(placement.activations.empty());
+  EXPECT_EQ(placement.weights.size(), 4u);
+}
+
+TEST(Placement, OperatorsNotAskedForAreNamed) {
+  const Graph graph = test::residual_block();
+  Spec spec;
+  spec.ops = {"Gemm"};
+  const Placement placement = place(graph, spec);
+  EXPECT_EQ(placement.weights.size(), 1u);
+  EXPECT_EQ(placement.skipped.size(), 3u);
+}
+
+TEST(Placement, ImpossibleRequestsAreRefusedBeforeWork) {
+  const Graph graph = test::residual_block();
+  Spec mixed;
+  mixed.activations.dtype = DType::kE4M3FN;
+  EXPECT_THROW(place(graph, mixed), Error);
+  Spec channels;
+  channels.activations.granularity = Granularity::kChannel;
+  EXPECT_THROW(place(graph, channels), Error);
+  Spec pattern;
+  pattern.rules.push_back({{{"re:("}, {}, {}}, false, {}, {}});
+  EXPECT_THROW(place(graph, pattern), Error);
+  EXPECT_THROW(scheme_from_name("int9"), Error);
+}
+
+}  // namespace
+}  // namespace pare::quant
