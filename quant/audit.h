@@ -1,0 +1,28 @@
+// Export audit: what stands in the written file, against what was decided.
+//
+// The file is read back by the ordinary reader; every code, scale and zero point is compared bit by bit,
+// and every dequantized weight with its float original (half a step, unless the code is at the edge).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "quant/plan.h"
+
+namespace pare::quant {
+
+struct Mismatch {
+  std::string tensor, what;
+};
+
+struct AuditResult {
+  std::int64_t tensors = 0;  // weights and activations compared
+  std::int64_t codes = 0;    // elements compared
+  std::vector<Mismatch> mismatches;
+  bool passed() const { return mismatches.empty(); }
+};
+
+// `source` is the float graph of the plan, `read_back` the written file as read again.
+AuditResult audit(const Graph& source, const Plan& plan, const Graph& read_back);
+
+}  // namespace pare::quant
