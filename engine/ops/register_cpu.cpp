@@ -7,6 +7,7 @@ namespace pare {
 const Registry& cpu_registry() {
   static const Registry registry = [] {
     Registry r;
+    register_quant(r);
     return r;
   }();
   return registry;

@@ -6,5 +6,6 @@ namespace pare {
 class Registry;
 
 // Every family is listed in register_cpu.cpp. Declare yours here, in the order of the list.
+void register_quant(Registry& registry);  // integer convolution and matrix products, quantizers
 
 }  // namespace pare

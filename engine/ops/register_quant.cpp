@@ -1,0 +1,16 @@
+#include "engine/ops/qconv.h"
+#include "engine/ops/qmatmul.h"
+#include "engine/ops/register_cpu.h"
+#include "engine/ops/registry.h"
+
+namespace pare {
+
+void register_quant(Registry& registry) {
+  registry.add(qconv::depthwise_kernel());
+  registry.add(qconv::gemm_kernel());
+  registry.add(qconv::ref_kernel());
+  registry.add(qmatmul::gemm_kernel());
+  registry.add(qmatmul::ref_kernel());
+}
+
+}  // namespace pare
