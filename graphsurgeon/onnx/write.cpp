@@ -1,0 +1,114 @@
+#include "graphsurgeon/onnx/write.h"
+
+#include <algorithm>
+#include <map>
+
+#include "engine/base/atomic_file.h"
+#include "engine/base/error.h"
+#include "engine/base/limits.h"
+#include "engine/numeric/table.h"
+#include "graphsurgeon/onnx/check.h"
+#include "graphsurgeon/onnx/export_graph.h"
+#include "graphsurgeon/onnx/lower.h"
+#include "graphsurgeon/onnx/raise.h"
+
+namespace pare {
+namespace {
+
+constexpr int kDefaultOpset = 21;
+constexpr std::int64_t kRoomForStructure = 64 << 20;
+
+std::int64_t constant_bytes(const Graph& graph) {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < graph.value_count(); ++i) {
+    const Value& value = graph.value(static_cast<ValueId>(i));
+    if (value.is_constant()) bytes += value.constant.bytes();
+  }
+  for (const NodeId id : graph.nodes())
+    for (const auto& [key, attribute] : graph.node(id).attrs)
+      if (const auto* body = std::get_if<std::shared_ptr<Graph>>(&attribute)) bytes += constant_bytes(**body);
+  return bytes;
+}
+
+// Raises until every node fits. Each round can only go up, so there are few.
+int settle_opset(const Graph& graph, int asked, std::vector<std::string>& reasons) {
+  int opset = asked;
+  for (bool again = true; again;) {
+    again = false;
+    for (const NodeId id : graph.nodes()) {
+      std::string why;
+      const int needed = needed_opset(graph, graph.node(id), opset, why);
+      if (needed == opset) continue;
+      reasons.push_back(fmt::format("opset {}: {}", needed, why));
+      opset = needed;
+      again = true;
+    }
+  }
+  return opset;
+}
+
+void write_imports(const std::set<std::string>& domains, int opset, onnx::ModelProto& model) {
+  auto* main = model.add_opset_import();
+  main->set_domain("");
+  main->set_version(opset);
+  for (const std::string& domain : domains) {
+    if (domain.empty()) continue;
+    auto* import = model.add_opset_import();
+    import->set_domain(domain);
+    import->set_version(1);
+  }
+}
+
+void write_metadata(const Graph& graph, onnx::ModelProto& model) {
+  std::map<std::string, std::string> entries = graph.metadata;
+  entries["pare.version"] = PARE_VERSION;
+  for (const auto& [key, value] : entries) {
+    auto* entry = model.add_metadata_props();
+    entry->set_key(key);
+    entry->set_value(value);
+  }
+}
+
+}  // namespace
+
+std::string onnx_bytes(const Graph& graph, const WriteOptions& options, WriteReport* report) {
+  WriteReport local;
+  WriteReport& r = report != nullptr ? *report : local;
+  r = WriteReport{};
+  r.asked = options.opset != 0 ? options.opset : graph.opset != 0 ? graph.opset : kDefaultOpset;
+  if (r.asked < kOldestOpset || r.asked > kNewestOpset)
+    fail(ErrorCode::kUsage, "opset {} cannot be written; {} to {} can", r.asked, kOldestOpset, kNewestOpset);
+  if (constant_bytes(graph) > static_cast<std::int64_t>(limits::kMaxProtobufBytes) - kRoomForStructure)
+    throw make_error(ErrorCode::kUnsupported, "the model has {} bytes of constants; an ONNX file holds 2 GB",
+                     constant_bytes(graph))
+        .hint("Quantize the weights to a smaller format, or write a checkpoint format instead.");
+  r.opset = settle_opset(graph, r.asked, r.why);
+
+  onnx::ModelProto model;
+  GraphExporter exporter(graph, r.opset, nullptr);
+  exporter.run(*model.mutable_graph(), nullptr);
+  r.ir_version = ir_version_of_opset(r.opset);
+  for (const DType type : exporter.dtypes())
+    if (const FormatInfo* format = find_format(type)) r.ir_version = std::max(r.ir_version, format->min_ir);
+  model.set_ir_version(r.ir_version);
+  model.set_producer_name("pare");
+  model.set_producer_version(PARE_VERSION);
+  write_imports(exporter.domains(), r.opset, model);
+  write_metadata(graph, model);
+  check_written(model, "model");
+
+  std::string bytes;
+  if (!model.SerializeToString(&bytes)) fail(ErrorCode::kInternal, "the model could not be serialized");
+  r.bytes = bytes.size();
+  return bytes;
+}
+
+WriteReport write_onnx(const Graph& graph, const std::string& path, const WriteOptions& options) {
+  WriteReport report;
+  const std::string bytes =
+      with_context("writing ONNX model '" + path + "'", [&] { return onnx_bytes(graph, options, &report); });
+  write_file_atomically(path, bytes);
+  return report;
+}
+
+}  // namespace pare
