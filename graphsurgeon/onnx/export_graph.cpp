@@ -131,21 +131,19 @@ void GraphExporter::name_values(const std::vector<std::string>* captured) {
       names_[i] = value.name;
     } else if (value.is_constant() || value.producer != NodeId::kNone) {
       give(id);
+      if (value.is_constant()) constants_[names_[i]] = value.constant.data();
     }
   }
 }
 
 void GraphExporter::write_constants(onnx::GraphProto& proto) {
-  const std::set<ValueId> results(graph_.outputs.begin(), graph_.outputs.end());
+  for (const ValueId id : graph_.outputs) read_.insert(name_of(id));
   for (std::size_t i = 0; i < graph_.value_count(); ++i) {
-    const auto id = static_cast<ValueId>(i);
-    const Value& value = graph_.value(id);
-    if (!value.is_constant() || inherited_[i]) continue;
-    if (graph_.users(id).empty() && results.count(id) == 0) continue;
+    const Value& value = graph_.value(static_cast<ValueId>(i));
+    if (!value.is_constant() || inherited_[i] || read_.count(names_[i]) == 0) continue;
     auto* tensor = proto.add_initializer();
     tensor->set_name(names_[i]);
     write_tensor(value.constant, *tensor);
-    constants_[names_[i]] = value.constant.data();
     dtypes_.insert(value.dtype);
   }
 }
@@ -195,7 +193,9 @@ void GraphExporter::write_node(const Node& node, onnx::GraphProto& graph_proto) 
     inner.run(*a->mutable_g(), &inputs);
     domains_.insert(inner.domains_.begin(), inner.domains_.end());
     dtypes_.insert(inner.dtypes_.begin(), inner.dtypes_.end());
+    read_.insert(inner.read_.begin(), inner.read_.end());
   }
+  for (const std::string& input : proto.input()) read_.insert(input);
   *graph_proto.add_node() = std::move(proto);
 }
 
@@ -234,8 +234,8 @@ void GraphExporter::run(onnx::GraphProto& proto, const std::vector<std::string>*
   proto.set_name(graph_.name.empty() ? "graph" : graph_.name);
   name_values(captured);
   for (const ValueId id : graph_.inputs) write_value(id, *proto.add_input());
-  write_constants(proto);
   for (const NodeId id : graph_.nodes()) write_node(graph_.node(id), proto);
+  write_constants(proto);
   write_outputs(proto);
   for (const NodeId id : graph_.nodes()) {  // what ONNX cannot infer
     if (graph_.node(id).domain.empty()) continue;

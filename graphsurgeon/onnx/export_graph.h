@@ -36,7 +36,7 @@ class GraphExporter {
   const std::string& name_of(ValueId id) const { return names_[static_cast<std::size_t>(id)]; }
   void name_values(const std::vector<std::string>* captured);
   bool inherited(const Value& value) const;
-  void write_constants(onnx::GraphProto& proto);
+  void write_constants(onnx::GraphProto& proto);  // after the nodes: lowering needs fewer
   void write_node(const Node& node, onnx::GraphProto& proto);
   void write_value(ValueId id, onnx::ValueInfoProto& info);
   void write_outputs(onnx::GraphProto& proto);
@@ -48,7 +48,8 @@ class GraphExporter {
   std::vector<std::string> names_;  // by value
   std::vector<bool> inherited_;     // constants that an enclosing graph writes
   std::unordered_set<std::string> taken_;
-  std::unordered_map<std::string, const void*> constants_;  // written here: name, memory
+  std::unordered_map<std::string, const void*> constants_;  // held here: name, memory
+  std::unordered_set<std::string> read_;                    // names that nodes here and inside read
   std::unordered_set<std::string> node_names_;
   std::set<std::string> domains_;
   std::set<DType> dtypes_;

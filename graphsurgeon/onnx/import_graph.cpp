@@ -30,7 +30,7 @@ Shape read_shape(const onnx::TensorShapeProto& proto) {
 Value read_value(const onnx::ValueInfoProto& info) {
   Value value;
   value.name = value.origin = info.name();
-  if (!info.has_type()) return value;
+  if (!info.has_type() || info.type().value_case() == onnx::TypeProto::VALUE_NOT_SET) return value;
   if (!info.type().has_tensor_type())
     throw make_error(ErrorCode::kUnsupported, "value '{}' is no tensor (sequence, map, optional or sparse)",
                      info.name())

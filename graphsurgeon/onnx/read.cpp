@@ -9,6 +9,7 @@
 #include "engine/base/paths.h"
 #include "engine/ir/schema.h"
 #include "graphsurgeon/onnx/check.h"
+#include "graphsurgeon/onnx/header.h"
 #include "graphsurgeon/onnx/import_graph.h"
 #include "graphsurgeon/onnx/known_ops.h"
 #include "graphsurgeon/onnx/wire_scan.h"
@@ -121,6 +122,19 @@ Graph read_onnx_bytes(std::span<const std::byte> bytes, std::shared_ptr<const vo
 Graph read_onnx(const std::string& path, const ReadOptions& options) {
   const MappedFile file(path);
   return read_onnx_bytes(file.bytes(), file.owner(), parent_path(path), path, options);
+}
+
+OnnxHeader read_onnx_header(const std::string& path) {
+  const MappedFile file(path);
+  onnx::ModelProto model;
+  parse(strip_payloads(file.bytes()).message, model);
+  OnnxHeader header;
+  header.ir_version = model.ir_version();
+  header.producer = model.producer_name();
+  if (!model.producer_version().empty()) header.producer += " " + model.producer_version();
+  for (const auto& [domain, version] : read_opsets(model))
+    header.opsets[domain.empty() ? "ai.onnx" : domain] = version;
+  return header;
 }
 
 }  // namespace pare
