@@ -8,6 +8,7 @@ const Registry& cpu_registry() {
   static const Registry registry = [] {
     Registry r;
     register_quant(r);
+    register_linear(r);
     return r;
   }();
   return registry;

@@ -6,6 +6,7 @@ namespace pare {
 class Registry;
 
 // Every family is listed in register_cpu.cpp. Declare yours here, in the order of the list.
-void register_quant(Registry& registry);  // integer convolution and matrix products, quantizers
+void register_quant(Registry& registry);   // integer convolution and matrix products, quantizers
+void register_linear(Registry& registry);  // float convolution, matrix products, their pools and layouts
 
 }  // namespace pare

@@ -52,6 +52,14 @@
    : ::pare::isa() >= ::pare::Isa::kAvx2 ? ::pare::simd_avx2::function   \
                                          : ::pare::simd_scalar::function)
 
+// In front of a loop with a constant count over an array of vectors: unrolled, so that they stay in
+// registers.
+#if defined(__clang__)
+#define PARE_UNROLL _Pragma("unroll")
+#else
+#define PARE_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 #define PARE_INLINE inline __attribute__((always_inline))
 
 // min(a, b) is a < b ? a : b, and max the same with >: when either is NaN, or both are zero, the result is

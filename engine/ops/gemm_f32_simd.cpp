@@ -1,0 +1,206 @@
+#include <algorithm>
+
+#include "engine/ops/activation_simd.h"
+#include "engine/ops/gemm_f32.h"
+
+namespace pare::PARE_SIMD {
+namespace {
+
+constexpr int kLanes = F32::kLanes;
+constexpr std::int64_t kPanel = 2 * kLanes;
+// Rows of a tile: accumulators, two vectors of B and one broadcast must fit into the registers.
+constexpr int kRows = PARE_SIMD_LEVEL == 2 ? 12 : PARE_SIMD_LEVEL == 1 ? 6 : 4;
+
+struct Tile {
+  const float* a;
+  std::int64_t lda;
+  const float* b;
+  std::int64_t k;
+  float* c;
+  std::int64_t ldc;
+  int width;  // columns, at most NV * kLanes
+  float alpha;
+  const float* bias;
+  const float* residual;
+  std::int64_t ldr;
+  const Activation* act;
+};
+
+// MR rows by NV vectors.
+template <int MR, int NV>
+void multiply_tile(const Tile& t) {
+  constexpr int kGroups = (MR + 2) / 3;  // rows share base pointers by threes: p, p + lda, p + 2 lda
+  F32 sums[MR][NV];
+  const float* a[kGroups];
+  const std::int64_t lda = t.lda;
+  PARE_UNROLL for (int r = 0; r < MR; ++r) {
+    PARE_UNROLL for (int v = 0; v < NV; ++v) sums[r][v] = F32::zero();
+  }
+  PARE_UNROLL for (int g = 0; g < kGroups; ++g) a[g] = t.a + 3 * g * lda;
+  const float* b = t.b;
+  for (std::int64_t k = t.k; k > 0; --k) {
+    F32 columns[NV];
+    PARE_UNROLL for (int v = 0; v < NV; ++v) columns[v] = F32::load(b + v * kLanes);
+    PARE_UNROLL for (int r = 0; r < MR; ++r) {
+      const F32 x = F32::set(a[r / 3][(r % 3) * lda]);
+      PARE_UNROLL for (int v = 0; v < NV; ++v) sums[r][v] = fma(x, columns[v], sums[r][v]);
+    }
+    PARE_UNROLL for (int g = 0; g < kGroups; ++g) a[g] += 1;
+    b += NV * kLanes;
+  }
+
+  const int last = t.width - (NV - 1) * kLanes;  // lanes of the last vector
+  if (t.alpha != 1.0f) {
+    const F32 alpha = F32::set(t.alpha);
+    PARE_UNROLL for (int r = 0; r < MR; ++r) {
+      PARE_UNROLL for (int v = 0; v < NV; ++v) sums[r][v] = alpha * sums[r][v];
+    }
+  }
+  if (t.bias != nullptr) {
+    PARE_UNROLL for (int v = 0; v < NV; ++v) {
+      const F32 bias = F32::load(t.bias + v * kLanes, v == NV - 1 ? last : kLanes);
+      PARE_UNROLL for (int r = 0; r < MR; ++r) sums[r][v] = sums[r][v] + bias;
+    }
+  }
+  if (t.residual != nullptr) {
+    PARE_UNROLL for (int r = 0; r < MR; ++r) {
+      PARE_UNROLL for (int v = 0; v < NV; ++v) {
+        const float* p = t.residual + r * t.ldr + v * kLanes;
+        sums[r][v] = sums[r][v] + (v == NV - 1 ? F32::load(p, last) : F32::load(p));
+      }
+    }
+  }
+  const F32 lo = F32::set(t.act->lo), hi = F32::set(t.act->hi);
+  PARE_UNROLL for (int r = 0; r < MR; ++r) {
+    PARE_UNROLL for (int v = 0; v < NV; ++v) {
+      const F32 y = clip(sums[r][v], lo, hi);
+      float* p = t.c + r * t.ldc + v * kLanes;
+      if (v == NV - 1)
+        y.store(p, last);
+      else
+        y.store(p);
+    }
+  }
+  if (t.act->kind != Activation::Kind::kClip)
+    for (int r = 0; r < MR; ++r) activate_floats(*t.act, t.c + r * t.ldc, t.width);
+}
+
+using TileFunction = void (*)(const Tile&);
+
+template <int NV>
+TileFunction tile_function(std::int64_t rows) {
+  static constexpr TileFunction kFunctions[] = {
+    multiply_tile<1, NV>,
+    multiply_tile<2, NV>,
+    multiply_tile<3, NV>,
+    multiply_tile<4, NV>,
+#if PARE_SIMD_LEVEL >= 1
+    multiply_tile<5, NV>,
+    multiply_tile<6, NV>,
+#endif
+#if PARE_SIMD_LEVEL == 2
+    multiply_tile<7, NV>,
+    multiply_tile<8, NV>,
+    multiply_tile<9, NV>,
+    multiply_tile<10, NV>,
+    multiply_tile<11, NV>,
+    multiply_tile<12, NV>,
+#endif
+  };
+  return kFunctions[rows - 1];
+}
+
+#if PARE_SIMD_LEVEL >= 1
+// to[i * to_stride + j] = from[j * from_stride + i] for i, j < 8.
+void transpose8(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride) {
+  __m256 r[8], s[8];
+  PARE_UNROLL for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(from + i * from_stride);
+  PARE_UNROLL for (int i = 0; i < 8; i += 2) {
+    s[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+    s[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  }
+  PARE_UNROLL for (int i = 0; i < 8; i += 4) {
+    r[i] = _mm256_shuffle_ps(s[i], s[i + 2], 0x44);
+    r[i + 1] = _mm256_shuffle_ps(s[i], s[i + 2], 0xEE);
+    r[i + 2] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0x44);
+    r[i + 3] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0xEE);
+  }
+  PARE_UNROLL for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_ps(to + i * to_stride, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    _mm256_storeu_ps(to + (i + 4) * to_stride, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+  }
+}
+#endif
+
+// One panel from a B whose columns lie along k: packed[i * width + j] = from[j * stride_n + i].
+void pack_columns(const float* from, std::int64_t stride_n, std::int64_t k, std::int64_t columns,
+                  std::int64_t width, float* packed) {
+  std::int64_t j = 0;
+#if PARE_SIMD_LEVEL >= 1
+  for (; j + 8 <= columns; j += 8) {
+    std::int64_t i = 0;
+    for (; i + 8 <= k; i += 8) transpose8(from + j * stride_n + i, stride_n, packed + i * width + j, width);
+    for (; i < k; ++i)
+      for (std::int64_t e = j; e < j + 8; ++e) packed[i * width + e] = from[e * stride_n + i];
+  }
+#endif
+  for (; j < width; ++j)
+    for (std::int64_t i = 0; i < k; ++i) packed[i * width + j] = j < columns ? from[j * stride_n + i] : 0.0f;
+}
+
+}  // namespace
+
+std::int64_t gemm_f32_panel() { return kPanel; }
+
+std::int64_t gemm_f32_packed_floats(std::int64_t k, std::int64_t n) {
+  return k * ((n + kLanes - 1) / kLanes * kLanes);
+}
+
+void gemm_f32_pack(const float* b, std::int64_t stride_k, std::int64_t stride_n, std::int64_t k,
+                   std::int64_t n, float* packed) {
+  for (std::int64_t first = 0; first < n; first += kPanel) {
+    const std::int64_t columns = std::min(kPanel, n - first), width = columns > kLanes ? kPanel : kLanes;
+    const float* from = b + first * stride_n;
+    if (stride_n == 1 && columns == width) {
+      for (std::int64_t i = 0; i < k; ++i)
+        for (std::int64_t j = 0; j < width; j += kLanes)
+          F32::load(from + i * stride_k + j).store(packed + i * width + j);
+    } else if (stride_k == 1) {
+      pack_columns(from, stride_n, k, columns, width, packed);
+    } else {
+      for (std::int64_t i = 0; i < k; ++i)
+        for (std::int64_t j = 0; j < width; ++j)
+          packed[i * width + j] = j < columns ? from[i * stride_k + j * stride_n] : 0.0f;
+    }
+    packed += k * width;
+  }
+}
+
+void gemm_f32_task(const GemmTask& task) {
+  // Equal tiles rather than full ones and a thin rest: a thin tile waits for its own sums.
+  const std::int64_t tiles = (task.m + kRows - 1) / kRows;
+  for (std::int64_t panel = task.panel_begin; panel < task.panel_end; ++panel) {
+    const std::int64_t column = panel * kPanel, width = std::min(kPanel, task.n - column);
+    Tile t{nullptr,
+           task.lda,
+           task.b + column * task.k,
+           task.k,
+           nullptr,
+           task.ldc,
+           static_cast<int>(width),
+           task.alpha,
+           task.bias == nullptr ? nullptr : task.bias + column,
+           nullptr,
+           task.ldr,
+           &task.act};
+    for (std::int64_t tile = 0; tile < tiles; ++tile) {
+      const std::int64_t row = task.m * tile / tiles, rows = task.m * (tile + 1) / tiles - row;
+      t.a = task.a + row * task.lda;
+      t.c = task.c + row * task.ldc + column;
+      t.residual = task.residual == nullptr ? nullptr : task.residual + row * task.ldr + column;
+      (width > kLanes ? tile_function<2>(rows) : tile_function<1>(rows))(t);
+    }
+  }
+}
+
+}  // namespace pare::PARE_SIMD

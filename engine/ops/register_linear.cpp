@@ -1,0 +1,12 @@
+#include "engine/ops/register_linear.h"
+
+#include "engine/ops/register_cpu.h"
+
+namespace pare {
+
+void register_linear(Registry& registry) {
+  register_matmul_cpu(registry);
+  register_pare_matmul_ref(registry);
+}
+
+}  // namespace pare

@@ -1,0 +1,11 @@
+// The float32 linear operators, family by family; register_linear() gives them their order.
+#pragma once
+
+namespace pare {
+
+class Registry;
+
+void register_matmul_cpu(Registry& registry);
+void register_pare_matmul_ref(Registry& registry);
+
+}  // namespace pare
