@@ -1,0 +1,113 @@
+// Batches of named tensors, ready for a model, from whatever file or folder they are in.
+//
+//   Dataset data(spec, model_inputs(graph));
+//   for (begin = 0; begin < data.sample_count(); begin += batch)
+//     Batch b = data.read(begin, end, &pool);      session.run(b.inputs)
+//
+// Deterministic: sample i has the same bytes whatever the batches and threads are. Arrays are mapped, images
+// decoded as they are read, so memory does not grow with the number of samples.
+//
+// Everything is checked against the model when the data set is opened: names, types, shapes, labels. What is
+// wrong is Error kUsage in words, with both shapes and the keys to add; a damaged file is kBadFile.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "datasets/preprocess.h"
+#include "datasets/source.h"
+#include "datasets/spec.h"
+#include "engine/base/sha256.h"
+#include "engine/ir/shape.h"
+
+namespace pare {
+
+class Graph;
+
+struct InputSpec {  // what a model asks for; its first dimension counts samples
+  std::string name;
+  DType dtype = DType::kUndefined;
+  Shape shape;
+};
+std::vector<InputSpec> model_inputs(const Graph& graph);
+
+struct Batch {
+  std::int64_t begin = 0, count = 0;
+  std::vector<Tensor> inputs;  // in the order of Dataset::inputs(); [count, ...]
+  Tensor labels;               // int64 [count]; empty without labels
+};
+
+class Dataset {
+ public:
+  // `model` empty: the columns as they are, for tools without a model.
+  Dataset(const DatasetSpec& spec, const std::vector<InputSpec>& model);
+  ~Dataset();
+  Dataset(const Dataset&) = delete;
+  Dataset& operator=(const Dataset&) = delete;
+
+  const DatasetSpec& spec() const { return spec_; }
+  std::int64_t sample_count() const { return static_cast<std::int64_t>(rows_.size()); }
+  bool has_labels() const { return !labels_.empty(); }
+  // In the model's order, with the shapes that the data has: [batch or the model's fixed size, ...].
+  const std::vector<InputSpec>& inputs() const { return inputs_; }
+  // The number of samples that the model takes at once when its first dimension is fixed, else 0. Then
+  // sample_count() is a multiple of it, and whoever reads must ask for just as many.
+  std::int64_t fixed_batch() const { return fixed_batch_; }
+  // spec.batch, or the model's fixed one; at most sample_count().
+  std::int64_t batch_size() const;
+
+  // Samples begin .. end-1. `pool` may be null. NaN and infinities are counted (once a sample, however often
+  // it is read); more than spec.max_nonfinite in all is Error kBadFile naming sample and place. Calls must
+  // not overlap.
+  Batch read(std::int64_t begin, std::int64_t end, ThreadPool* pool = nullptr);
+
+  struct Nonfinite {
+    std::int64_t nan = 0, inf = 0, samples = 0;
+  };
+  const Nonfinite& nonfinite() const { return nonfinite_; }  // in the samples read so far
+  // Error kUsage if some input is all zero bytes in every sample read so far: a set that was never filled.
+  void refuse_all_zero() const;
+
+  // SHA-256 of what the model sees of one sample: for each input, in the order of their names: the length of
+  // the name, name, dtype, rank, sizes (without the first), bytes; numbers as 8 bytes, little-endian. Labels
+  // are not part of it.
+  Digest sample_hash(std::int64_t index);
+  // The sum modulo 2^256 of the hashes of a batch's samples: no order, mergeable.
+  DigestSum hash_sum(const Batch& batch, ThreadPool* pool = nullptr) const;
+
+ private:
+  struct Column {
+    int source = 0;  // column of the source
+    Preprocess preprocess;
+    std::int64_t bytes_in = 0, bytes_out = 0;  // a sample
+  };
+  void choose_columns(const std::vector<InputSpec>& model);
+  void check_column(const Source::Column& column, const InputSpec& wanted);
+  void load_labels();
+  Tensor read_column(std::size_t index, const std::vector<std::int64_t>& rows, ThreadPool* pool);
+  void count_nonfinite(std::size_t index, const Tensor& tensor, std::int64_t begin);
+  Digest hash_of(const Batch& batch, std::int64_t slot) const;
+
+  DatasetSpec spec_;
+  std::unique_ptr<Source> source_;
+  std::vector<InputSpec> inputs_;
+  std::vector<Column> columns_;
+  std::vector<std::size_t> by_name_;  // columns sorted by name, for hashing
+  std::vector<std::int64_t> rows_;    // sample -> row of the source
+  std::vector<std::int64_t> labels_;  // by row
+  std::int64_t fixed_batch_ = 0;
+  Nonfinite nonfinite_;
+  std::vector<bool> counted_;  // samples whose NaN and infinities are in nonfinite_
+  std::vector<bool> nonzero_;  // columns in which a byte other than 0 was seen
+};
+
+// Tensors of random numbers for `pare bench`, the only place where generated inputs are allowed: floats from
+// a normal distribution, integers 0 or 1, bool 0 or 1. `dims` by input: those in `given`, else the model's,
+// with `batch` for the first and Error kUsage for another that is not known.
+std::vector<Tensor> synthetic_inputs(const std::vector<InputSpec>& model, std::int64_t batch,
+                                     const std::vector<std::pair<std::string, Dims>>& given,
+                                     std::uint64_t seed);
+
+}  // namespace pare

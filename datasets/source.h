@@ -1,0 +1,63 @@
+// Where samples come from: a file or folder as columns of raw samples, before any preprocessing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "datasets/spec.h"
+#include "engine/base/tensor.h"
+#include "engine/base/thread_pool.h"
+
+namespace pare {
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+class Source {
+ public:
+  struct Column {
+    std::string name;  // "" where the file does not name its array (.npy, images)
+    DType dtype = DType::kUndefined;
+    Dims sample;  // the shape without the first dimension
+  };
+
+  virtual ~Source() = default;
+  const std::vector<Column>& columns() const { return columns_; }
+  std::int64_t count() const { return count_; }  // samples; the first dimension of every column
+
+  // The first sample of a column whose samples lie in memory one behind the other; else null.
+  virtual const std::byte* base(int column) const;
+  virtual std::shared_ptr<const void> owner(int column) const;
+  // Copies the samples of these rows to `out`, one behind the other. `pool` may be null.
+  virtual void gather(int column, std::span<const std::int64_t> rows, std::byte* out,
+                      ThreadPool* pool) const = 0;
+  // The file behind a row, for messages; "" where rows have no files of their own.
+  virtual std::string row_name(std::int64_t row) const;
+
+ protected:
+  std::vector<Column> columns_;
+  std::int64_t count_ = 0;
+};
+
+// Arrays that are in memory or mapped. Error kBadFile when they differ in their first dimension or have none.
+std::unique_ptr<Source> array_source(std::vector<NamedTensor> arrays, const std::string& what);
+
+// HDF5 datasets at the top of a file (links and types as npy.h lists), read by a child process: the library
+// is not hardened, and a crash over a damaged file must not take this process down.
+std::unique_ptr<Source> hdf5_source(const std::string& path);
+
+// Files .jpg, .jpeg and .png below a folder, sorted by relative path; uint8 [H,W,C] after resize and crop.
+
+std::unique_ptr<Source> image_source(const DatasetSpec& spec);
+
+// By spec.kind, or by what stands at spec.path: a folder, or a file's first bytes. `labels`, when it names
+// a key in the file, is one of the columns.
+std::unique_ptr<Source> open_source(const DatasetSpec& spec);
+
+}  // namespace pare
