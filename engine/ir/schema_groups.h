@@ -12,6 +12,7 @@ std::span<const OpSchema> nn_schemas();           // convolution, pooling, norma
 std::span<const OpSchema> tensor_schemas();       // data movement: Reshape, Slice, Gather, ...
 std::span<const OpSchema> reduce_schemas();       // Reduce*, ArgMax, ArgMin, TopK, CumSum
 std::span<const OpSchema> quant_schemas();        // QuantizeLinear, DequantizeLinear, integer arithmetic
+std::span<const OpSchema> pare_schemas();         // what lowering makes: fused, channels-last, integer
 std::span<const OpSchema> control_schemas();      // If, Loop, Scan: infer.cpp does their work
 
 }  // namespace pare
