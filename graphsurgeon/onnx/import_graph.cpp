@@ -186,7 +186,10 @@ void GraphImporter::add_node(const onnx::NodeProto& proto) {
   }
   while (!node.in.empty() && node.in.back() == ValueId::kNone) node.in.pop_back();
   std::map<std::string, int> captured;
-  for (const auto& attribute : proto.attribute()) import_attribute(attribute, node, captured);
+  std::map<std::string, const onnx::AttributeProto*>
+      by_name;  // captures come in this order, whatever the file's
+  for (const auto& attribute : proto.attribute()) by_name[attribute.name()] = &attribute;
+  for (const auto& [key, attribute] : by_name) import_attribute(*attribute, node, captured);
   if (node.declared_inputs == static_cast<int>(node.in.size()))
     node.declared_inputs = -1;  // nothing captured
   for (const std::string& name : proto.output()) {
