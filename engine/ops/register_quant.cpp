@@ -1,5 +1,6 @@
 #include "engine/ops/qconv.h"
 #include "engine/ops/qmatmul.h"
+#include "engine/ops/quantize_linear.h"
 #include "engine/ops/register_cpu.h"
 #include "engine/ops/registry.h"
 
@@ -11,6 +12,12 @@ void register_quant(Registry& registry) {
   registry.add(qconv::ref_kernel());
   registry.add(qmatmul::gemm_kernel());
   registry.add(qmatmul::ref_kernel());
+  registry.add(quantize_linear::quantize_rows_kernel());
+  registry.add(quantize_linear::quantize_ref_kernel());
+  registry.add(quantize_linear::dequantize_rows_kernel());
+  registry.add(quantize_linear::dequantize_ref_kernel());
+  registry.add(quantize_linear::fake_quant_rows_kernel());
+  registry.add(quantize_linear::fake_quant_ref_kernel());
 }
 
 }  // namespace pare
