@@ -1,0 +1,59 @@
+#include "eval/metric_table.h"
+
+#include <cmath>
+
+namespace pare {
+
+const std::vector<MetricInfo>& metric_table() {
+  // name, higher is better, absolute, labels, implemented, what
+  static const std::vector<MetricInfo> kTable = {
+      {"top1", true, true, true, true, "share of samples whose largest output is the label, in [0,1]"},
+      {"top5", true, true, true, true, "share of samples with the label among the 5 largest outputs"},
+      {"cer", false, true, true, false, "character error rate of CTC text, in [0,1]"},
+      {"box_agreement", true, false, false, false, "share of the reference's boxes that are found again"},
+      {"frame_agreement", true, false, false, false, "share of frames with the reference's decision"},
+      {"perplexity", false, true, false, false, "exp of the mean negative log likelihood a token"},
+      {"kl", false, false, false, false, "KL(reference || candidate) in nats a token"},
+      {"token_agreement", true, false, false, false, "share of tokens with the reference's top choice"},
+      {"embedding_cosine", true, false, false, false, "mean cosine of sentence embeddings"},
+      {"output_sqnr_db", true, false, false, true, "signal to quantization noise of the outputs, dB"},
+      {"output_cosine", true, false, false, true, "mean cosine of a sample's outputs, in [-1,1]"},
+      {"max_abs", false, false, false, true, "largest absolute difference of an output"},
+      {"clipping_rate", false, false, false, true,
+       "share of evaluation values outside their calibrated range, in [0,1]"},
+  };
+  return kTable;
+}
+
+const MetricInfo* find_metric(const std::string& name) {
+  for (const MetricInfo& info : metric_table())
+    if (name == info.name) return &info;
+  return nullptr;
+}
+
+std::vector<const char*> metric_names() {
+  std::vector<const char*> names;
+  for (const MetricInfo& info : metric_table()) names.push_back(info.name);
+  return names;
+}
+
+GateMetric parse_gate_metric(const std::string& name) {
+  const auto without = [&](const std::string& suffix) {
+    if (name.size() <= suffix.size() || name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0)
+      return static_cast<const MetricInfo*>(nullptr);
+    return find_metric(name.substr(0, name.size() - suffix.size()));
+  };
+  if (const MetricInfo* metric = without("_drop_rel")) return {metric, GateKind::kDropRelative};
+  if (const MetricInfo* metric = without("_drop")) return {metric, GateKind::kDrop};
+  return {find_metric(name), GateKind::kValue};
+}
+
+double metric_drop(const MetricInfo& metric, GateKind kind, double reference, double candidate) {
+  if (kind == GateKind::kValue) return candidate;
+  const double drop = metric.higher_is_better ? reference - candidate : candidate - reference;
+  if (kind == GateKind::kDrop) return drop;
+  if (drop == 0) return 0;
+  return drop / std::fabs(reference);
+}
+
+}  // namespace pare

@@ -1,0 +1,167 @@
+#include "eval/pair_layers.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include "engine/base/cancel.h"
+#include "engine/base/error.h"
+#include "engine/build/lower_cpu.h"
+#include "engine/run/session.h"
+
+namespace pare {
+namespace {
+
+constexpr std::int64_t kBatch = 8;  // every watched value of a batch is held at once
+
+const std::string& key_of(const Value& value) { return value.origin.empty() ? value.name : value.origin; }
+
+// The value that stands for each origin. After Q/DQ several values may share one: the one that a node other
+// than Q/DQ computes is the layer's own result.
+std::unordered_map<std::string, ValueId> by_origin(const Graph& graph) {
+  std::unordered_map<std::string, ValueId> found;
+  for (const ValueId id : graph.inputs) found.emplace(key_of(graph.value(id)), id);
+  for (const NodeId node : graph.nodes()) {
+    if (graph.node(node).is("QuantizeLinear") || graph.node(node).is("DequantizeLinear")) continue;
+    for (const ValueId out : graph.node(node).out)
+      if (out != ValueId::kNone) found.emplace(key_of(graph.value(out)), out);
+  }
+  return found;
+}
+
+bool is_layer(const Graph& graph, const Node& node, ValueId out) {
+  if (graph.value(out).dtype != DType::kF32) return false;
+  if (graph.is_output(out)) return true;
+  for (const char* op : {"Conv", "ConvTranspose", "Gemm", "MatMul", "Add"})
+    if (node.is(op)) return true;
+  return false;
+}
+
+// Runs one graph over a batch and keeps a copy of what is watched, in plain order.
+class WatchedRun {
+ public:
+  WatchedRun(const Graph& graph, const std::vector<ValueId>& watched, ThreadPool* pool)
+      : lowered_(lower(graph, watched)), session_(lowered_.graph, options(pool)) {
+    for (const ValueId id : watched) {
+      const ValueId twin = lowered_.find(id);
+      if (twin == ValueId::kNone) continue;
+      const bool channels_last = lowered_.graph->value(twin).layout == Layout::kChannelsLast;
+      session_.watch(twin, [this, id, channels_last](ValueId, const TensorView& view) {
+        seen_[id] = channels_last
+                        ? to_plain_order(view)
+                        : Tensor::copy_of(view.dtype, view.dims, view.data,
+                                          static_cast<std::size_t>(byte_count(view.dtype, view.dims)));
+      });
+    }
+  }
+  void run(const std::vector<Tensor>& inputs) {
+    seen_.clear();
+    session_.run(inputs);
+  }
+  const Tensor* find(ValueId id) const {
+    const auto found = seen_.find(id);
+    return found == seen_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  static Lowered lower(const Graph& graph, const std::vector<ValueId>& watched) {
+    LowerOptions options;
+    options.keep = watched;
+    return lower_for_cpu(graph, options);
+  }
+  static SessionOptions options(ThreadPool* pool) {
+    SessionOptions options;
+    options.pool = pool;
+    return options;
+  }
+  Lowered lowered_;
+  Session session_;
+  std::map<ValueId, Tensor> seen_;
+};
+
+void add_once(std::vector<ValueId>& list, ValueId id) {
+  if (std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
+}
+
+}  // namespace
+
+std::vector<LayerPair> pair_layers(const Graph& reference, const Graph& candidate) {
+  const std::unordered_map<std::string, ValueId> others = by_origin(candidate);
+  std::vector<LayerPair> pairs;
+  for (const NodeId id : reference.nodes()) {
+    const Node& node = reference.node(id);
+    for (const ValueId out : node.out) {
+      if (out == ValueId::kNone || !is_layer(reference, node, out)) continue;
+      const auto other = others.find(key_of(reference.value(out)));
+      if (other == others.end() || candidate.value(other->second).dtype != DType::kF32) continue;
+      pairs.push_back({out, other->second});
+    }
+  }
+  return pairs;
+}
+
+LayerFigures compare_layers(const Graph& reference, const Graph& candidate, Dataset& data,
+                            const EvaluateOptions& options) {
+  const std::vector<LayerPair> pairs = pair_layers(reference, candidate);
+  const std::unordered_map<std::string, ValueId> values = by_origin(reference);
+  std::vector<ValueId> watch_reference, watch_candidate, clipped;
+  for (const LayerPair& pair : pairs) {
+    add_once(watch_reference, pair.reference);
+    add_once(watch_candidate, pair.candidate);
+  }
+  for (const ClipRange& range : options.ranges) {
+    const auto found = values.find(range.tensor);
+    clipped.push_back(found == values.end() ? ValueId::kNone : found->second);
+    if (clipped.back() != ValueId::kNone) add_once(watch_reference, clipped.back());
+  }
+
+  LayerFigures figures;
+  figures.samples =
+      options.layer_samples > 0 ? std::min(options.layer_samples, data.sample_count()) : data.sample_count();
+  std::vector<Comparison> layers(pairs.size());
+  std::vector<ClipCount> counts(options.ranges.size());
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    counts[i].low = options.ranges[i].low;
+    counts[i].high = options.ranges[i].high;
+  }
+
+  WatchedRun want(reference, watch_reference, options.pool), got(candidate, watch_candidate, options.pool);
+  const std::int64_t batch = data.fixed_batch() != 0 ? data.fixed_batch() : kBatch;
+  figures.samples -= figures.samples % (data.fixed_batch() != 0 ? batch : 1);
+  ProgressStep step(options.progress != nullptr ? *options.progress : no_progress(), "comparing layers",
+                    figures.samples);
+  for (std::int64_t begin = 0; begin < figures.samples; begin += batch) {
+    check_cancelled();
+    const Batch samples = data.read(begin, std::min(begin + batch, figures.samples), options.pool);
+    want.run(samples.inputs);
+    got.run(samples.inputs);
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      const Tensor* a = want.find(pairs[i].reference);
+      const Tensor* b = got.find(pairs[i].candidate);
+      if (a != nullptr && b != nullptr && a->size() == b->size()) layers[i].add(a->view(), b->view());
+    }
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      if (const Tensor* value = clipped[i] == ValueId::kNone ? nullptr : want.find(clipped[i]))
+        counts[i].add(value->view());
+    step.advance(samples.count);
+  }
+
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    if (layers[i].samples() == 0) continue;
+    const Value& value = reference.value(pairs[i].reference);
+    const std::string op = value.producer == NodeId::kNone ? "" : reference.node(value.producer).op;
+    figures.layers.push_back(
+        {key_of(value), op, layers[i].sqnr_db(), layers[i].cosine(), layers[i].max_abs()});
+  }
+  std::int64_t outside = 0, seen = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    figures.clipping.push_back({options.ranges[i].tensor, counts[i].share()});
+    outside += counts[i].outside;
+    seen += counts[i].seen;
+  }
+  figures.clipping_rate = seen == 0 ? 0 : static_cast<double>(outside) / static_cast<double>(seen);
+  return figures;
+}
+
+}  // namespace pare

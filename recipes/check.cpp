@@ -1,0 +1,216 @@
+#include <cctype>
+
+#include "engine/base/error.h"
+#include "engine/base/paths.h"
+#include "eval/metric_table.h"
+#include "recipes/fields.h"
+#include "recipes/load.h"
+
+namespace pare {
+
+std::string place_of(const TreeNode& root, const std::string& path) {
+  const TreeNode* at = &root;
+  std::string place = to_string(root.place);
+  for (std::size_t begin = 0; begin <= path.size();) {
+    std::size_t dot = path.find('.', begin);
+    if (dot == std::string::npos) dot = path.size();
+    const std::string step = path.substr(begin, dot - begin);
+    const TreeNode* next = at->find(step);
+    if (at->kind == TreeNode::Kind::kList) {
+      std::size_t index = 0;
+      for (char c : step) index = index * 10 + static_cast<std::size_t>(c - '0');
+      next = index < at->items.size() ? &at->items[index] : nullptr;
+    }
+    if (next == nullptr) break;
+    at = next;
+    place = to_string(at->place);
+    begin = dot + 1;
+  }
+  return place;
+}
+
+namespace {
+
+class Checker {
+ public:
+  Checker(const Recipe& recipe, const TreeNode& tree) : r_(recipe), tree_(tree) {}
+
+  void sense() const {
+    check_name();
+    if (r_.calibrate) check_calibrate();
+    if (r_.quantize) check_quantize();
+    if (r_.evaluate) check_evaluate();
+  }
+
+  void files() const {
+    file("model.path", r_.model.path, "the model");
+    for (const auto& [name, entry] : r_.datasets) {
+      file("datasets." + name + ".path", entry.spec.path, "the data set");
+      // Labels may also be a key inside an npz or HDF5 file.
+      const std::string kind = file_extension(entry.spec.labels);
+      if (kind == ".npy" || kind == ".csv")
+        file("datasets." + name + ".labels", entry.spec.labels, "the labels");
+      file("datasets." + name + ".alphabet", entry.alphabet, "the alphabet");
+    }
+    if (r_.calibrate) file("calibrate.stats", r_.calibrate->stats, "the statistics");
+    if (r_.evaluate) file("evaluate.baseline", r_.evaluate->baseline, "the baseline report");
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& path, const std::string& what, const std::string& hint) const {
+    throw make_error(ErrorCode::kUsage, "{}", what).at(place_of(tree_, path)).hint(hint);
+  }
+
+  void check_name() const {
+    for (char c : r_.name)
+      if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '_' && c != '.')
+        refuse("name", fmt::format("the name '{}' cannot name a folder", r_.name),
+               "use letters, digits, '-', '_' and '.'");
+    if (r_.name.empty() || r_.name[0] == '.')
+      refuse("name", fmt::format("the name '{}' cannot name a folder", r_.name),
+             "begin with a letter or digit");
+  }
+
+  void dataset_exists(const std::string& key, const std::string& name) const {
+    if (r_.datasets.count(name) != 0) return;
+    std::vector<const char*> known;
+    for (const auto& entry : r_.datasets) known.push_back(entry.first.c_str());
+    const std::string near = nearest_word(name, known.data(), known.size());
+    std::string hint = "add it under `datasets`";
+    if (!near.empty()) hint = fmt::format("did you mean '{}'?", near);
+    refuse(key, fmt::format("'{}' names no data set", name), hint);
+  }
+
+  void check_calibrate() const {
+    const CalibrateSpec& c = *r_.calibrate;
+    if (c.data.empty() && c.stats.empty())
+      refuse("calibrate", "'calibrate' needs `data` or `stats`",
+             "for example calibrate: {data: calibration}");
+    if (!c.data.empty() && !c.stats.empty())
+      refuse("calibrate.stats", "'calibrate' has both `data` and `stats`", "keep one of them");
+    if (!c.data.empty()) dataset_exists("calibrate.data", c.data);
+  }
+
+  void check_quantize() const {
+    const QuantizeSpec& q = *r_.quantize;
+    if (q.scheme.empty() && q.weights.format.empty() && q.activations.format.empty())
+      refuse("quantize", "'quantize' says no format", "give it a scheme: int8, fp8 ... (pare ops --formats)");
+    const bool activations = !q.activations.format.empty() && q.activations.format != "none";
+    const bool scheme_activations = q.scheme == "int8" || q.scheme == "fp8";
+    if ((activations || (scheme_activations && q.activations.format.empty())) && !r_.calibrate)
+      refuse("quantize", "activations are quantized but nothing calibrates them",
+             "add calibrate: {data: NAME}, or activations: {format: none}");
+    if (!q.activations.calibrator.empty()) check_calibrator(q.activations.calibrator);
+    check_weights("quantize.weights", q.weights);
+    if (q.activations.format.rfind("fp8", 0) == 0 && q.activations.symmetric == false)
+      refuse("quantize.activations.symmetric", "fp8 activations have no zero point",
+             "leave `symmetric` out, or use int8");
+    for (std::size_t i = 0; i < q.rules.size(); ++i) check_rule(i, q.rules[i]);
+    if (q.damp && q.method != "gptq" && q.method != "auto")
+      refuse("quantize.damp", fmt::format("'damp' has no meaning for method {}", q.method), "");
+    if (q.act_order && q.method != "gptq" && q.method != "auto")
+      refuse("quantize.act_order", fmt::format("'act_order' has no meaning for method {}", q.method), "");
+  }
+
+  void check_weights(const std::string& key, const WeightSpec& w) const {
+    const bool grouped = w.granularity == "group" || w.granularity == "block";
+    if (w.group_size > 0 && !w.granularity.empty() && !grouped)
+      refuse(key + ".group_size",
+             fmt::format("'group_size' has no meaning with granularity {}", w.granularity),
+             "use granularity: group");
+    if (w.format.rfind("fp8", 0) == 0 && w.symmetric == false)
+      refuse(key + ".symmetric", "fp8 weights have no zero point", "leave `symmetric` out");
+  }
+
+  void check_calibrator(const std::string& text) const {
+    if (text.rfind("percentile(", 0) != 0) return;
+    double value = 0;
+    const std::string inside = text.substr(11, text.size() - 12);
+    if (!number_from_text(inside, value) || value <= 50 || value > 100)
+      refuse("quantize.activations.calibrator",
+             fmt::format("'{}' is no percentile: a number above 50 and up to 100 is needed", text),
+             "for example percentile(99.99)");
+  }
+
+  void check_rule(std::size_t i, const RuleSpec& rule) const {
+    const std::string key = fmt::format("quantize.rules.{}", i);
+    const MatchSpec& m = rule.match;
+    if (m.name.empty() && m.op.empty() && m.tensor.empty() && m.dtype.empty() && m.block.empty())
+      refuse(key + ".match", fmt::format("rule {} matches everything", i),
+             "give `match` a name, op, tensor, dtype or block");
+    const bool says = rule.quantize.has_value() || !rule.weights.format.empty() ||
+                      !rule.weights.granularity.empty() || rule.weights.symmetric.has_value() ||
+                      !rule.weights.search.empty() || rule.weights.group_size != 0 ||
+                      !rule.activations.format.empty() || !rule.activations.calibrator.empty() ||
+                      rule.activations.symmetric.has_value() || !rule.activations.granularity.empty();
+    if (!says) refuse(key, fmt::format("rule {} changes nothing", i), "for example quantize: false");
+    check_weights(key + ".weights", rule.weights);
+  }
+
+  void check_evaluate() const {
+    const EvaluateSpec& e = *r_.evaluate;
+    dataset_exists("evaluate.data", e.data);
+    const std::vector<const char*> names = metric_names();
+    for (std::size_t i = 0; i < e.metrics.size(); ++i) {
+      const std::string key = fmt::format("evaluate.metrics.{}", i);
+      const MetricInfo* metric = find_metric(e.metrics[i]);
+      if (metric == nullptr) {
+        const std::string near = nearest_word(e.metrics[i], names.data(), names.size());
+        refuse(key, fmt::format("there is no metric '{}'", e.metrics[i]),
+               near.empty() ? "docs/metrics.md lists them" : fmt::format("did you mean '{}'?", near));
+      }
+      if (metric->needs_labels && r_.datasets.at(e.data).spec.labels.empty())
+        refuse(key, fmt::format("metric {} needs labels, and data set '{}' has none", e.metrics[i], e.data),
+               "add `labels: FILE` to the data set");
+    }
+    for (std::size_t i = 0; i < e.gates.size(); ++i) check_gate(i, e.gates[i]);
+  }
+
+  void check_gate(std::size_t i, const GateSpec& gate) const {
+    const std::string key = fmt::format("evaluate.gates.{}", i);
+    if (!gate.max && !gate.min)
+      refuse(key, fmt::format("the gate on {} has no limit", gate.metric), "give it `max` or `min`");
+    const GateMetric parsed = parse_gate_metric(gate.metric);
+    if (parsed.metric == nullptr) {
+      const std::vector<const char*> names = metric_names();
+      const std::string near = nearest_word(gate.metric, names.data(), names.size());
+      refuse(key + ".metric", fmt::format("there is no metric '{}'", gate.metric),
+             near.empty() ? "a metric of `evaluate.metrics`, or its name with _drop or _drop_rel"
+                          : fmt::format("did you mean '{}'?", near));
+    }
+    bool computed = false;
+    for (const std::string& metric : r_.evaluate->metrics)
+      computed = computed || metric == parsed.metric->name;
+    if (!computed)
+      refuse(key + ".metric",
+             fmt::format("a gate on {}, but {} is not computed", gate.metric, parsed.metric->name),
+             fmt::format("add {} to evaluate.metrics", parsed.metric->name));
+    if (parsed.kind != GateKind::kValue && !parsed.metric->absolute && r_.evaluate->baseline.empty())
+      refuse(key + ".metric",
+             fmt::format("{} already compares with the reference, so {} needs a baseline report",
+                         parsed.metric->name, gate.metric),
+             fmt::format("add evaluate.baseline, or use a gate on {}", parsed.metric->name));
+  }
+
+  void file(const std::string& key, const std::string& path, const char* what) const {
+    if (path.empty() || path.find('*') != std::string::npos) return;
+    const std::string full = r_.resolve(path);
+    if (!path_exists(full))
+      throw make_error(ErrorCode::kBadFile, "{} '{}' does not exist", what, full)
+          .at(place_of(tree_, key))
+          .hint("paths in a recipe are relative to the recipe's folder");
+  }
+
+  const Recipe& r_;
+  const TreeNode& tree_;
+};
+
+}  // namespace
+
+void check_recipe(const Recipe& recipe, const TreeNode& tree, bool check_files) {
+  const Checker checker(recipe, tree);
+  checker.sense();
+  if (check_files) checker.files();
+}
+
+}  // namespace pare

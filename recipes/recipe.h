@@ -1,0 +1,129 @@
+// A recipe as plain data: the whole grammar of one YAML file, checked and with every default filled in.
+// What a key means stands here once; grammar.cpp gives the keys their names, and reading, the canonical text
+// and the JSON schema all walk that one description.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "datasets/spec.h"
+
+namespace pare {
+
+struct ModelSpec {
+  std::string path;  // ONNX file, checkpoint folder or GGUF; relative to the recipe
+};
+
+// A data set: what the readers take, and the keys of text, audio and sequence tasks.
+struct DatasetEntry {
+  DatasetSpec spec;
+  std::int64_t window = 0, stride = 0;          // text: tokens of a sample, and between starts; 0: unset
+  std::string bos, join;                        // text: none | begin | every; whole | lines
+  std::string field;                            // jsonl: the key that holds the text
+  std::string width_from, reset;                // images of varying width; per_file for stateful models
+  std::map<std::string, std::string> feedback;  // input -> output of the run before
+  std::string alphabet;                         // CTC: file of characters
+  std::optional<std::int64_t> blank;
+  std::optional<bool> ignore_spaces;
+};
+
+// How many samples, and what to do with broken ones.
+struct CalibrateSpec {
+  std::string data;            // a name of `datasets`
+  std::string stats;           // use this statistics file instead of collecting
+  std::int64_t holdout = 256;  // further samples, never calibrated on, that choose between candidates
+  double max_nonfinite = 0;    // share of NaN and Inf values of one tensor above which the run stops
+};
+
+struct WeightSpec {
+  std::string format;       // "" = as the scheme says; "none" = left alone
+  std::string granularity;  // tensor | channel | group | block
+  std::int64_t group_size = 0;
+  std::optional<bool> symmetric;
+  std::string search;  // amax | mse: how a scale is found
+};
+
+struct ActivationSpec {
+  std::string format;
+  std::string granularity;  // tensor | token
+  std::string calibrator;   // minmax | entropy | percentile(P) | mse | auto
+  std::optional<bool> symmetric;
+};
+
+struct MatchSpec {  // every key given must match; in a list any may; "re:" is a full match
+  std::vector<std::string> name, op, tensor, dtype, block;
+};
+
+struct RuleSpec {
+  MatchSpec match;
+  std::optional<bool> quantize;
+  WeightSpec weights;
+  ActivationSpec activations;
+};
+
+struct QuantizeSpec {
+  std::string target = "onnxruntime";  // tensorrt | onnxruntime | pare
+  std::string scheme;                  // see `pare ops --formats`
+  std::string method = "auto";
+  WeightSpec weights;
+  ActivationSpec activations;
+  std::string bias = "float";  // float | int32
+  std::vector<RuleSpec> rules;
+  std::vector<std::string> ignore, share, ops;
+  std::int64_t group_size = 0;
+  std::optional<bool> act_order;
+  std::optional<double> damp;
+  std::vector<double> percentiles;  // tried by calibrator auto
+};
+
+struct GateSpec {
+  std::string metric;  // a metric, or its name with _drop or _drop_rel
+  std::optional<double> max, min;
+};
+
+struct EvaluateSpec {
+  std::string data;
+  std::vector<std::string> metrics;
+  std::vector<GateSpec> gates;
+  std::string baseline;              // report.json of an earlier run: what _drop is measured from
+  std::int64_t layer_samples = 256;  // of the data: per-layer figures and clipping
+  std::int64_t batch = 0;            // samples at a time; 0: the data set's
+  std::string arithmetic = "both";   // fake | integer | both
+};
+
+struct BuildSpec {
+  std::string device = "auto";
+  std::string precision = "as_quantized";
+  bool require_cached_tactics = false;
+  std::string timing_cache;
+  std::map<std::string, std::string> profiles;
+};
+
+struct ExportSpec {
+  std::string model = "qdq_onnx";
+  std::int64_t opset = 0;  // 0: the input's, unless the format needs more
+};
+
+struct Recipe {
+  std::int64_t version = 1;
+  std::string extends;  // only in the text: merged in and gone once a recipe is loaded
+  std::string name;
+  ModelSpec model;
+  std::map<std::string, DatasetEntry> datasets;
+  std::vector<std::string> surgery;
+  std::optional<CalibrateSpec> calibrate;
+  std::optional<QuantizeSpec> quantize;
+  std::optional<EvaluateSpec> evaluate;
+  std::optional<BuildSpec> build;
+  ExportSpec export_as;
+  std::vector<std::string> report = {"json", "html", "markdown", "junit"};
+  std::int64_t seed = 0;
+
+  std::string folder;  // of the recipe file; what relative paths start from. Not a key
+  std::string resolve(const std::string& path) const;  // relative to `folder`
+};
+
+}  // namespace pare

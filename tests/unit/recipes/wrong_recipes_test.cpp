@@ -1,0 +1,207 @@
+// Every way a recipe can be wrong, with the exact words, the line and the column the user gets. The table is
+// the promise that a mistake is found before any work starts and can be mended without reading the manual.
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "recipes/load.h"
+
+namespace pare {
+namespace {
+
+// Two data sets and a model; a case's text stands in front, so its lines count from 1.
+const std::string kRest =
+    "model: {path: m.onnx}\n"
+    "datasets:\n"
+    "  calibration: {path: c.npy}\n"
+    "  test: {path: t.npy, labels: l.npy}\n";
+
+struct Wrong {
+  const char* what;
+  std::string text;
+  std::string message, where, hint;
+  ErrorCode code = ErrorCode::kUsage;
+  std::vector<std::string> sets = {};
+};
+void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.what; }
+
+class WrongRecipe : public testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongRecipe, SaysWhatWhereAndWhatToDo) {
+  const Wrong& w = GetParam();
+  RecipeOptions options;
+  options.sets = w.sets;
+  options.check_files = w.code == ErrorCode::kBadFile;
+  try {
+    parse_recipe(w.text, "r.yaml", "/nowhere", options);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), w.code);
+    EXPECT_EQ(error.what(), w.message);
+    EXPECT_EQ(error.where(), w.where);
+    EXPECT_EQ(error.hint(), w.hint);
+  }
+}
+
+const Wrong kYaml[] = {
+    {"empty", "", "the recipe is empty", "r.yaml", ""},
+    {"not_a_mapping", "- 1\n", "a recipe is a mapping, but this is a list", "r.yaml:1:1",
+     "start with `version: 1`"},
+    {"syntax", "version: 1\nname: [a, b\n", "invalid YAML: end of sequence flow not found", "r.yaml:3:1", ""},
+    {"tab", "version: 1\nmodel:\n\tpath: x\n", "invalid YAML: illegal map value", "r.yaml:3:6", ""},
+    {"twice", "version: 1\nname: a\nname: b\n", "key 'name' stands here twice", "r.yaml:3:1", ""},
+    {"anchor", "version: 1\nname: &x a\n", "anchors (&name) are not supported in recipes", "r.yaml:2:7",
+     "write the value out, or use extends"},
+    {"merge", "version: 1\n<<: {a: 1}\n", "merge keys (<<) are not supported in recipes", "r.yaml:2:1",
+     "use `extends: OTHER.yaml`"},
+    {"second_document", "version: 1\n---\nversion: 1\n", "a second YAML document", "r.yaml",
+     "one recipe a file"},
+    {"deep", "version: 1\nname: " + std::string(40, '[') + std::string(40, ']'),
+     "nested deeper than 32 levels", "r.yaml:2:38", ""},
+    {"list_as_key", "? [a]\n: 1\n", "a key must be plain text", "r.yaml:1:3", ""},
+};
+
+const Wrong kKeys[] = {
+    {"no_version", "name: a\n" + kRest, "the recipe needs the key 'version' (of this grammar: 1)",
+     "r.yaml:1:1", ""},
+    {"version_2", "version: 2\n" + kRest, "'version' is 2, above its largest value 1", "r.yaml:1:10", ""},
+    {"no_model", "version: 1\n", "the recipe needs the key 'model' (what is quantized)", "r.yaml:1:1", ""},
+    {"misspelt", "version: 1\nquantise: {scheme: int8}\n" + kRest, "unknown key 'quantise' in the recipe",
+     "r.yaml:2:1", "did you mean 'quantize'?"},
+    {"misspelt_inside", "version: 1\nquantize:\n  scheme: int8\n  wieghts: {}\n" + kRest,
+     "unknown key 'wieghts' in 'quantize'", "r.yaml:4:3", "did you mean 'weights'?"},
+    {"misspelt_in_list",
+     "version: 1\nevaluate:\n  data: test\n  gates:\n  - {metric: top1, maxx: 1}\n" + kRest,
+     "unknown key 'maxx' in item 0 of 'gates'", "r.yaml:5:20", "did you mean 'max'?"},
+    {"nothing_near", "version: 1\nevaluate: {data: test, zebra: 1}\n" + kRest,
+     "unknown key 'zebra' in 'evaluate'", "r.yaml:2:24",
+     "known: data, metrics, gates, baseline, layer_samples, batch, arithmetic"},
+    {"no_value", "version: 1\nname:\n" + kRest, "'name' has no value", "r.yaml:2:1", ""},
+    {"quoted_number", "version: \"1\"\n" + kRest, "'version' must be a whole number, not '1'", "r.yaml:1:10",
+     ""},
+    {"list_for_text", "version: 1\nname: [a]\n" + kRest, "'name' must be a text, not a list", "r.yaml:2:7",
+     ""},
+    {"text_for_mapping", "version: 1\nmodel: m.onnx\n",
+     "'model' is a mapping of keys, but this is a single value", "r.yaml:2:8", ""},
+    {"choice", "version: 1\nquantize: {scheme: int8, target: tensorrd}\n" + kRest,
+     "'target' cannot be 'tensorrd'", "r.yaml:2:34", "did you mean 'tensorrt'?"},
+    {"yes", "version: 1\nquantize: {scheme: int8, weights: {symmetric: yes}}\n" + kRest,
+     "'symmetric' must be true or false, not 'yes'", "r.yaml:2:47", ""},
+    {"fraction", "version: 1\nmodel: {path: m}\ndatasets: {d: {path: p, scale: 1/0}}\n",
+     "'scale' must be a number, not '1/0'", "r.yaml:3:32", ""},
+    {"infinite", "version: 1\nmodel: {path: m}\ndatasets: {d: {path: p, scale: inf}}\n",
+     "'scale' must be a number, not 'inf'", "r.yaml:3:32", ""},
+    {"negative", "version: 1\nmodel: {path: m}\ndatasets: {d: {path: p, samples: -5}}\n",
+     "'samples' is -5, below its least value 0", "r.yaml:3:34", ""},
+};
+
+const Wrong kSense[] = {
+    {"folder_name", "version: 1\nname: ../x\n" + kRest, "the name '../x' cannot name a folder", "r.yaml:2:7",
+     "use letters, digits, '-', '_' and '.'"},
+    {"unknown_data", "version: 1\ncalibrate: {data: calibraton}\n" + kRest, "'calibraton' names no data set",
+     "r.yaml:2:19", "did you mean 'calibration'?"},
+    {"no_format", "version: 1\nquantize: {target: pare}\n" + kRest, "'quantize' says no format",
+     "r.yaml:2:11", "give it a scheme: int8, fp8 ... (pare ops --formats)"},
+    {"no_calibration", "version: 1\nquantize: {scheme: int8}\n" + kRest,
+     "activations are quantized but nothing calibrates them", "r.yaml:2:11",
+     "add calibrate: {data: NAME}, or activations: {format: none}"},
+    {"percentile",
+     "version: 1\ncalibrate: {data: calibration}\nquantize: {scheme: int8, activations: "
+     "{calibrator: percentile(101)}}\n" +
+         kRest,
+     "'percentile(101)' is no percentile: a number above 50 and up to 100 is needed", "r.yaml:3:52",
+     "for example percentile(99.99)"},
+    {"group_of_channel",
+     "version: 1\nquantize: {scheme: int4, weights: {granularity: channel, group_size: "
+     "32}}\n" +
+         kRest,
+     "'group_size' has no meaning with granularity channel", "r.yaml:2:70", "use granularity: group"},
+    {"empty_match", "version: 1\nquantize: {scheme: int4, rules: [{match: {}, quantize: false}]}\n" + kRest,
+     "rule 0 matches everything", "r.yaml:2:42", "give `match` a name, op, tensor, dtype or block"},
+    {"empty_rule", "version: 1\nquantize: {scheme: int4, rules: [{match: {op: Conv}}]}\n" + kRest,
+     "rule 0 changes nothing", "r.yaml:2:34", "for example quantize: false"},
+    {"metric", "version: 1\nevaluate: {data: test, metrics: [top1, output_sqnr]}\n" + kRest,
+     "there is no metric 'output_sqnr'", "r.yaml:2:40", "did you mean 'output_sqnr_db'?"},
+    {"labels", "version: 1\nevaluate: {data: calibration, metrics: [top1]}\n" + kRest,
+     "metric top1 needs labels, and data set 'calibration' has none", "r.yaml:2:41",
+     "add `labels: FILE` to the data set"},
+    {"gate_not_computed",
+     "version: 1\nevaluate:\n  data: test\n  metrics: [top1]\n  gates:\n  - {metric: "
+     "top5_drop, max: 0}\n" +
+         kRest,
+     "a gate on top5_drop, but top5 is not computed", "r.yaml:6:14", "add top5 to evaluate.metrics"},
+    {"gate_without_limit",
+     "version: 1\nevaluate: {data: test, metrics: [top1], gates: [{metric: top1}]}\n" + kRest,
+     "the gate on top1 has no limit", "r.yaml:2:49", "give it `max` or `min`"},
+    {"gate_unknown",
+     "version: 1\nevaluate: {data: test, metrics: [top1], gates: [{metric: top1_dorp, max: 0}]}\n" + kRest,
+     "there is no metric 'top1_dorp'", "r.yaml:2:58",
+     "a metric of `evaluate.metrics`, or its name with _drop or _drop_rel"},
+    {"drop_of_comparison",
+     "version: 1\nevaluate: {data: test, metrics: [max_abs], gates: [{metric: "
+     "max_abs_drop, max: 0}]}\n" +
+         kRest,
+     "max_abs already compares with the reference, so max_abs_drop needs a baseline report", "r.yaml:2:61",
+     "add evaluate.baseline, or use a gate on max_abs"},
+    {"no_file", "version: 1\n" + kRest, "the model '/nowhere/m.onnx' does not exist", "r.yaml:2:15",
+     "paths in a recipe are relative to the recipe's folder", ErrorCode::kBadFile},
+};
+
+const Wrong kOptions[] = {
+    {"no_equals",
+     "version: 1\n" + kRest,
+     "'evaluate.data' is not of the form KEY=VALUE",
+     "--set evaluate.data",
+     "for example --set evaluate.gates.0.max=0.01",
+     ErrorCode::kUsage,
+     {"evaluate.data"}},
+    {"misspelt_set",
+     "version: 1\n" + kRest,
+     "unknown key 'calibrat' in the recipe",
+     "--set calibrat.data",
+     "did you mean 'calibrate'?",
+     ErrorCode::kUsage,
+     {"calibrat.data=x"}},
+    {"set_index",
+     "version: 1\nevaluate: {data: test, gates: []}\n" + kRest,
+     "'7' of 'evaluate.gates.7.max' is no index into a list of 0 items",
+     "--set evaluate.gates.7.max",
+     "indices count from 0; one past the end appends",
+     ErrorCode::kUsage,
+     {"evaluate.gates.7.max=1"}},
+    {"set_through_value",
+     "version: 1\nname: x\n" + kRest,
+     "'name.a' goes through the single value 'x'",
+     "--set name.a",
+     "",
+     ErrorCode::kUsage,
+     {"name.a=1"}},
+    {"set_wrong_type",
+     "version: 1\nname: x\n" + kRest,
+     "'version' must be a whole number, not 'one'",
+     "--set version",
+     "",
+     ErrorCode::kUsage,
+     {"version=one"}},
+    {"variable", "version: 1\nname: ${PARE_TEST_NO_SUCH}\n" + kRest,
+     "the variable ${PARE_TEST_NO_SUCH} has no value", "r.yaml:2:7",
+     "give it one: --set PARE_TEST_NO_SUCH=VALUE, or in the environment"},
+    {"variable_open", "version: 1\nname: \"${x\"\n" + kRest, "'${x' has a '${' without its '}'", "r.yaml:2:7",
+     "write $${ for a plain ${"},
+    {"builtin", "version: 1\nextends: builtin/int9\n" + kRest, "there is no built-in recipe 'int9'",
+     "r.yaml:2:10", "did you mean 'builtin/int8'?"},
+    {"inside_builtin", "version: 1\nextends: builtin/int8\nmodel: {path: m}\n",
+     "'calibration' names no data set", "builtin/int8:9:19", "add it under `datasets`"},
+};
+
+std::string case_name(const testing::TestParamInfo<Wrong>& info) { return info.param.what; }
+INSTANTIATE_TEST_SUITE_P(Yaml, WrongRecipe, testing::ValuesIn(kYaml), case_name);
+INSTANTIATE_TEST_SUITE_P(Keys, WrongRecipe, testing::ValuesIn(kKeys), case_name);
+INSTANTIATE_TEST_SUITE_P(Sense, WrongRecipe, testing::ValuesIn(kSense), case_name);
+INSTANTIATE_TEST_SUITE_P(Options, WrongRecipe, testing::ValuesIn(kOptions), case_name);
+
+}  // namespace
+}  // namespace pare
