@@ -1,4 +1,4 @@
-// One of the two files that call HDF5's C library; the other is calib/stats_hdf5.cpp.
+// One of the two files that call HDF5's C library; the other is calib/statistics_file.cpp.
 #include <hdf5.h>
 #include <sys/mman.h>
 
