@@ -3,7 +3,7 @@
 //   v = float(acc) * scale[c]              scale[c] = sx * sw[c], one rounded product, made beforehand
 //   v = v + bias[c]
 //   v = v + residual                       float32, or (code - zero) * scale
-//   v = activation(v)                      vector_math.h
+//   v = activation(v)                      activation.h, by vector_math.h
 //   y = v                                  float32, or
 //   y = saturate(rne(v / sy) + zy)         int8, uint8: true division, as QuantizeLinear (NaN becomes zy)
 //
@@ -19,11 +19,10 @@
 #include <cstdint>
 
 #include "engine/base/dtype.h"
+#include "engine/ops/activation.h"
 #include "engine/ops/simd.h"
 
 namespace pare {
-
-enum class QActivation : std::uint8_t { kNone, kRelu, kClip, kHardSwish, kHardSigmoid, kSigmoid, kGelu };
 
 struct QFinish {
   // [columns], readable up to the next multiple of 16.
@@ -36,8 +35,7 @@ struct QFinish {
   float residual_scale = 1;
   std::int32_t residual_zero = 0;
 
-  QActivation activation = QActivation::kNone;
-  float alpha = 0, beta = 0;  // HardSigmoid: slope, offset; Clip: low, high
+  Activation activation;
 
   void* y = nullptr;  // like residual
   std::int64_t y_stride = 0;

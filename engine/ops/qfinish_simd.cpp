@@ -112,25 +112,30 @@ PARE_INLINE void finish(const QFinish& f, const std::int32_t* acc, std::int64_t 
 
 void q_finish(const QFinish& f, const std::int32_t* acc, std::int64_t acc_stride, std::int64_t row, int rows,
               std::int64_t column, std::int64_t columns) {
-  const F32 alpha = F32::set(f.alpha), beta = F32::set(f.beta);
+  const Activation& act = f.activation;
   const auto run = [&](auto activation) {
     finish(f, acc, acc_stride, row, rows, column, columns, activation);
   };
-  switch (f.activation) {
-    case QActivation::kNone:
-      return run([](F32 v) { return v; });
-    case QActivation::kRelu:
-      return run([](F32 v) { return relu(v); });
-    case QActivation::kClip:
-      return run([=](F32 v) { return clip(v, alpha, beta); });
-    case QActivation::kHardSwish:
+  using Kind = Activation::Kind;
+  switch (act.kind) {
+    case Kind::kClip: {
+      const F32 lo = F32::set(act.lo), hi = F32::set(act.hi);
+      return run([=](F32 v) { return clip(v, lo, hi); });
+    }
+    case Kind::kHardSwish:
       return run([](F32 v) { return hard_swish(v); });
-    case QActivation::kHardSigmoid:
+    case Kind::kHardSigmoid: {
+      const F32 alpha = F32::set(act.alpha), beta = F32::set(act.beta);
       return run([=](F32 v) { return hard_sigmoid(v, alpha, beta); });
-    case QActivation::kSigmoid:
+    }
+    case Kind::kSigmoid:
       return run([](F32 v) { return sigmoid(v); });
-    case QActivation::kGelu:
+    case Kind::kSilu:
+      return run([](F32 v) { return silu(v); });
+    case Kind::kGelu:
       return run([](F32 v) { return gelu(v); });
+    case Kind::kTanh:
+      return run([](F32 v) { return tanh(v); });
   }
 }
 

@@ -1,7 +1,6 @@
 #include "engine/ops/qlinear.h"
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 
 #include "engine/base/error.h"
@@ -35,16 +34,6 @@ std::int32_t zero_point(const TensorView& t) {
 }
 
 }  // namespace
-
-bool activation_from_name(const std::string& name, QActivation& out) {
-  constexpr const char* kNames[] = {"", "Relu", "Clip", "HardSwish", "HardSigmoid", "Sigmoid", "Gelu"};
-  for (int i = 0; i < 7; ++i) {
-    if (name != kNames[i]) continue;
-    out = static_cast<QActivation>(i);
-    return true;
-  }
-  return false;
-}
 
 QType q_type(const OpCall& call, int slot, int zero_slot) {
   return {call.input(slot).dtype == DType::kI8, zero_point(call.input(zero_slot))};
@@ -87,9 +76,10 @@ std::string qlinear_why_not(const OpCall& call, std::int64_t k, std::int64_t col
         return why;
     }
   }
-  QActivation activation;
-  const std::string act = call.node->attr("activation", "");
-  return activation_from_name(act, activation) ? "" : fmt::format("unknown activation {}", act);
+  Activation activation;
+  return read_activation(*call.node, activation)
+             ? ""
+             : fmt::format("unknown activation {}", call.node->attr("activation", ""));
 }
 
 QFinishPlan plan_finish(const OpCall& call, std::int64_t columns, std::int64_t groups) {
@@ -108,12 +98,7 @@ QFinishPlan plan_finish(const OpCall& call, std::int64_t columns, std::int64_t g
   }
 
   QFinish& f = plan.constant;
-  const Node& node = *call.node;
-  activation_from_name(node.attr("activation", ""), f.activation);
-  const bool clip = f.activation == QActivation::kClip;
-  constexpr float kInf = std::numeric_limits<float>::infinity();
-  f.alpha = clip ? node.attr("clip_min", -kInf) : node.attr("alpha", 0.2f);
-  f.beta = clip ? node.attr("clip_max", kInf) : node.attr("beta", 0.5f);
+  read_activation(*call.node, f.activation);
   f.y_type = call.out[0].dtype;
   if (call.has(kQYScale)) {
     f.y_scale = *one_float(call, kQYScale);

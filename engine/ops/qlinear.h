@@ -14,8 +14,7 @@
 //        11 r_zero      like the residual, optional: 0
 //
 // Slots 2 to 8, 10 and 11 are constants. "[1]" is any shape with one element.
-// Attributes: activation "" | Relu | Clip (clip_min, clip_max) | HardSwish | HardSigmoid (alpha, beta) |
-// Sigmoid | Gelu (erf). The arithmetic is that of qgemm.h (exact sums) and qfinish.h.
+// Attributes: those of activation.h. The arithmetic is that of qgemm.h (exact sums) and qfinish.h.
 #pragma once
 
 #include <string>
@@ -45,7 +44,6 @@ enum QSlot : int {
 
 // The rules both share; `k` products a sum, `columns` output channels.
 std::string qlinear_why_not(const OpCall& call, std::int64_t k, std::int64_t columns);
-bool activation_from_name(const std::string& name, QActivation& out);
 
 // Type and zero point of the 8 bit operand in `slot`, zero point in `zero_slot`.
 QType q_type(const OpCall& call, int slot, int zero_slot);

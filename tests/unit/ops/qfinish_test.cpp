@@ -13,18 +13,16 @@ namespace {
 
 struct Case {
   const char* what;
-  QActivation activation;
-  float alpha, beta;
+  float lo, hi;    // of the clip
   DType residual;  // kUndefined: none
   bool bias;
 };
 
+constexpr float kInf = std::numeric_limits<float>::infinity();
 const Case kCases[] = {
-    {"plain", QActivation::kNone, 0, 0, DType::kUndefined, false},
-    {"bias_relu", QActivation::kRelu, 0, 0, DType::kUndefined, true},
-    {"clip_residual", QActivation::kClip, -1.5f, 6, DType::kF32, true},
-    {"residual_s8", QActivation::kNone, 0, 0, DType::kI8, true},
-    {"relu_residual_u8", QActivation::kRelu, 0, 0, DType::kU8, false},
+    {"plain", -kInf, kInf, DType::kUndefined, false}, {"bias_relu", 0, kInf, DType::kUndefined, true},
+    {"clip_residual", -1.5f, 6, DType::kF32, true},   {"residual_s8", -kInf, kInf, DType::kI8, true},
+    {"relu_residual_u8", 0, kInf, DType::kU8, false},
 };
 
 // Rounds every step to float through volatile: what the compiler may not fuse.
@@ -54,8 +52,7 @@ class QFinishCases : public testing::TestWithParam<Case> {
       residual_ = test::random_codes(GetParam().residual, {kRows, kColumns}, rng);
     finish_.scale = scale_.as<float>();
     finish_.bias = GetParam().bias ? bias_.as<float>() : nullptr;
-    finish_.activation = GetParam().activation;
-    finish_.alpha = GetParam().alpha, finish_.beta = GetParam().beta;
+    finish_.activation.lo = GetParam().lo, finish_.activation.hi = GetParam().hi;
     finish_.y_stride = finish_.residual_stride = kColumns;
     if (!residual_.empty()) finish_.residual = residual_.data();
     finish_.residual_type = residual_.empty() ? DType::kF32 : residual_.dtype();
@@ -78,8 +75,8 @@ class QFinishCases : public testing::TestWithParam<Case> {
       }
       v = step(v + r);
     }
-    if (finish_.activation == QActivation::kRelu) v = v < 0 ? 0 : v;
-    if (finish_.activation == QActivation::kClip) v = std::fmin(std::fmax(v, finish_.alpha), finish_.beta);
+    v = v < GetParam().lo ? GetParam().lo : v;
+    v = v > GetParam().hi ? GetParam().hi : v;
     return v;
   }
 
@@ -137,19 +134,21 @@ TEST(QFinishActivations, AgreeInAllClasses) {
   for (int i = 0; i < 64; ++i) acc[static_cast<std::size_t>(i)] = i * 25 - 800;
   const std::vector<float> scale(64, 0.01f);
   const struct {
-    QActivation activation;
+    Activation::Kind kind;
     double (*real)(double);
   } kActivations[] = {
-      {QActivation::kHardSwish, [](double x) { return x * std::fmin(1, std::fmax(0, x / 6 + 0.5)); }},
-      {QActivation::kHardSigmoid, [](double x) { return std::fmin(1, std::fmax(0, 0.2 * x + 0.5)); }},
-      {QActivation::kSigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
-      {QActivation::kGelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }},
+      {Activation::Kind::kHardSwish, [](double x) { return x * std::fmin(1, std::fmax(0, x / 6 + 0.5)); }},
+      {Activation::Kind::kHardSigmoid, [](double x) { return std::fmin(1, std::fmax(0, 0.2 * x + 0.5)); }},
+      {Activation::Kind::kSigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {Activation::Kind::kSilu, [](double x) { return x / (1 + std::exp(-x)); }},
+      {Activation::Kind::kTanh, [](double x) { return std::tanh(x); }},
+      {Activation::Kind::kGelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }},
   };
   for (const auto& a : kActivations) {
     QFinish f;
     f.scale = scale.data();
-    f.activation = a.activation;
-    f.alpha = 0.2f, f.beta = 0.5f;
+    f.activation.kind = a.kind;
+    f.activation.alpha = 0.2f, f.activation.beta = 0.5f;
     std::vector<float> first;
     for_each_class([&](FinishFunction run) {
       std::vector<float> y(64);
