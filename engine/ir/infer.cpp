@@ -46,7 +46,7 @@ class GraphInference final : public InferContext {
  public:
   explicit GraphInference(Graph& graph) : graph_(graph), ints_(graph.value_count()) {}
 
-  void run() {
+  KnownInts run() {
     for (const NodeId id : graph_.nodes()) {
       node_ = &graph_.node(id);
       const OpSchema* schema = find_schema(node_->domain, node_->op);
@@ -57,6 +57,7 @@ class GraphInference final : public InferContext {
       schema->infer(*this);
       follow();
     }
+    return std::move(ints_);
   }
 
   const Node& node() const override { return *node_; }
@@ -271,7 +272,7 @@ class GraphInference final : public InferContext {
 
   Graph& graph_;
   const Node* node_ = nullptr;
-  std::vector<std::optional<std::vector<SymInt>>> ints_;  // by value
+  KnownInts ints_;           // by value
   std::deque<Tensor> made_;                               // what in_value() pointed to
 };
 
@@ -340,15 +341,17 @@ void InferContext::bad(const std::string& what) const {
   throw make_error(ErrorCode::kBadFile, "{}: {}", node().op, what).at(label(node()));
 }
 
-void infer_shapes(Graph& graph) {
+KnownInts infer_ints(Graph& graph) {
   for (std::size_t i = 0; i < graph.value_count(); ++i) {
     Value& value = graph.value(static_cast<ValueId>(i));
     if (!value.is_constant()) continue;
     value.dtype = value.constant.dtype();
     value.shape = Shape(value.constant.dims());
   }
-  GraphInference(graph).run();
+  return GraphInference(graph).run();
 }
+
+void infer_shapes(Graph& graph) { infer_ints(graph); }
 
 std::vector<OutputType> infer_node(const Graph& graph, const Node& node, const std::vector<TensorView>& in,
                                    bool* read_values) {

@@ -2,6 +2,7 @@
 // follow from the inputs. One rule serves both graphs (symbolic sizes) and runs (numbers).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,11 @@ const std::vector<const OpSchema*>& all_schemas();  // sorted by domain, op
 // arithmetic, so a shape computed in the graph gives symbols. Unknown operators leave their outputs as
 // declared.
 void infer_shapes(Graph& graph);
+
+// The same, and what is known of each small integer tensor, by value id. Of this graph only: to look into
+// a subgraph, infer the whole, then ask for the subgraph.
+using KnownInts = std::vector<std::optional<std::vector<SymInt>>>;
+KnownInts infer_ints(Graph& graph);
 
 struct OutputType {
   DType dtype = DType::kUndefined;

@@ -1,0 +1,46 @@
+// A pass changes a graph and keeps what it computes. It is a name, a sentence and a function; one runner runs
+// every pass, on every subgraph too, verifies the graph after it, counts, times, and can leave it out.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/ir/graph.h"
+
+namespace pare {
+
+struct PassContext {
+  // Constants that a run of the passes may add beyond those that they replace, in bytes: folding must not
+  // blow a model up (Expand, Tile and ConstantOfShape can).
+  std::int64_t growth_left = 64 << 20;
+  std::int64_t growth_at_once = 512 << 10;  // of one node
+};
+
+struct Pass {
+  const char* name;      // "fold_batch_normalization"
+  const char* sentence;  // what it does, for people
+  // Changes one graph, not its subgraphs; shapes are inferred. Returns the number of changes. New values get
+  // their dtype and shape from the pass. Names of graph inputs and outputs stay.
+  int (*run)(Graph& graph, PassContext& context);
+};
+
+struct PassReport {
+  std::string name;
+  std::int64_t changes = 0;
+  double seconds = 0;
+};
+
+struct RunPassesOptions {
+  std::vector<std::string> without;  // names of passes to leave out
+  int max_rounds = 30;               // of the whole list; it stops when nothing changes
+  PassContext context;
+};
+
+// Runs the list until nothing changes. One report a pass, in the order of the list, summed over rounds.
+// Error kUsage for a name in `without` that no pass has; kInternal when a pass breaks the graph.
+std::vector<PassReport> run_passes(Graph& graph, std::span<const Pass* const> passes,
+                                   const RunPassesOptions& options);
+
+}  // namespace pare
