@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "quant/linear_weight.h"
 
 namespace pare::quant {
 namespace {
@@ -19,41 +20,6 @@ ValueId input(const Node& node, std::size_t i) { return i < node.in.size() ? nod
 bool is_homogeneous(const Node& node) {
   return node.is("Relu") || node.is("LeakyRelu") || node.is("MaxPool") || node.is("AveragePool") ||
          node.is("Identity");
-}
-
-// How a linear node's weight is indexed: element = (channel in, channel out, tap), any order.
-struct WeightView {
-  std::int64_t ins = 0, outs = 0, taps = 1, groups = 1;
-  std::int64_t in_stride = 0, out_stride = 0, tap_stride = 1;
-  // The flat index; `in` counts within the group of `out`.
-  std::int64_t at(std::int64_t out, std::int64_t in, std::int64_t tap) const {
-    return out * out_stride + in * in_stride + tap * tap_stride;
-  }
-  std::int64_t group_of(std::int64_t out) const { return out / (outs / groups); }
-};
-
-bool view_weight(const Graph& graph, const Node& node, WeightView& view) {
-  if (!is_constant_f32(graph, input(node, 1))) return false;
-  const Dims dims = graph.value(node.in[1]).constant.dims();
-  if (node.is("Conv")) {
-    if (dims.size() < 3) return false;
-    view.outs = dims[0];
-    view.ins = dims[1];
-    view.groups = node.attr("group", std::int64_t{1});
-    for (std::size_t i = 2; i < dims.size(); ++i) view.taps *= dims[i];
-    view.in_stride = view.taps;
-    view.out_stride = view.taps * view.ins;
-    return view.outs > 0 && view.groups > 0 && view.outs % view.groups == 0;
-  }
-  if (dims.size() != 2) return false;
-  const bool transposed = node.is("Gemm") && node.attr("transB", std::int64_t{0}) != 0;
-  if (node.is("Gemm") && (node.attr("transA", std::int64_t{0}) != 0)) return false;
-  if (!node.is("Gemm") && !node.is("MatMul")) return false;
-  view.ins = transposed ? dims[1] : dims[0];
-  view.outs = transposed ? dims[0] : dims[1];
-  view.in_stride = transposed ? 1 : view.outs;
-  view.out_stride = transposed ? view.ins : 1;
-  return view.outs > 0;
 }
 
 // The bias that follows: Conv's and Gemm's own, or the constant of an Add behind a MatMul.
@@ -104,7 +70,7 @@ std::vector<double> weight_amax(const Graph& graph, const SmoothGroup& group) {
     for (std::int64_t o = 0; o < view.outs; ++o)
       for (std::int64_t i = 0; i < view.ins; ++i)
         for (std::int64_t t = 0; t < view.taps; ++t) {
-          double& a = amax[static_cast<std::size_t>(view.group_of(o) * view.ins + i)];
+          double& a = amax[static_cast<std::size_t>(view.channel(o, i))];
           a = std::max(a, std::fabs(static_cast<double>(w[view.at(o, i, t)])));
         }
   }
@@ -124,7 +90,7 @@ double predicted_noise(const Graph& graph, const SmoothGroup& group, const Chann
     for (std::int64_t o = 0; o < view.outs; ++o) {
       double w_max = 0, squares = 0, power = 0;
       for (std::int64_t i = 0; i < view.ins; ++i) {
-        const auto c = static_cast<std::size_t>(view.group_of(o) * view.ins + i);
+        const auto c = static_cast<std::size_t>(view.channel(o, i));
         for (std::int64_t t = 0; t < view.taps; ++t) {
           const double v = std::fabs(static_cast<double>(w[view.at(o, i, t)])) * s[c];
           w_max = std::max(w_max, v);
@@ -230,7 +196,7 @@ void apply_smoothing(Graph& graph, const SmoothGroup& group, const std::vector<f
       for (std::int64_t o = 0; o < view.outs; ++o)
         for (std::int64_t i = 0; i < view.ins; ++i)
           for (std::int64_t t = 0; t < view.taps; ++t)
-            w[view.at(o, i, t)] *= s[static_cast<std::size_t>(view.group_of(o) * view.ins + i)];
+            w[view.at(o, i, t)] *= s[static_cast<std::size_t>(view.channel(o, i))];
     });
   }
 }

@@ -1,0 +1,38 @@
+// Takes the mean error of quantization out of the biases.
+//
+// A quantized linear node computes Wq xq in place of W x. On average over data, places and samples
+//   d[o] = sum over c, t of f[t] (Wq[o,c,t] (E[x_c] + e_c) - W[o,c,t] E[x_c]),   e_c = E[xq_c - x_c]
+// which the bias can give back: b[o] -= d[o]. f[t] is the share of output places at which tap t lies inside
+// the map (1 without padding). Exact in expectation for the float network's own inputs; one pass for all
+// layers. Source: arXiv 1906.04721 section 4.2, with measured means in place of assumed ones.
+#pragma once
+
+#include <vector>
+
+#include "quant/plan.h"
+
+namespace pare::quant {
+
+// By channel of the activation that feeds the node.
+struct InputMeans {
+  std::vector<double> mean;   // E[x_c]
+  std::vector<double> error;  // E[xq_c - x_c]
+};
+
+struct BiasTarget {
+  NodeId node = NodeId::kNone;  // Conv, Gemm, or MatMul followed by the Add of a constant row
+  std::size_t weight = 0;       // index in plan.weights
+  std::size_t activation = 0;   // index in plan.activations
+  int channel_axis = 1;         // of the activation
+  std::int64_t channels = 0;
+};
+
+// The nodes whose bias can take a correction: constant weight and activation both quantized.
+std::vector<BiasTarget> find_bias_targets(const Graph& graph, const Placement& placement);
+
+// Edits the bias constants of `graph` (each node gets its own; a Conv or Gemm without one gains one).
+// means[i] belongs to targets[i]; an entry with empty vectors is left alone.
+void correct_biases(Graph& graph, const Plan& plan, const std::vector<BiasTarget>& targets,
+                    const std::vector<InputMeans>& means);
+
+}  // namespace pare::quant
