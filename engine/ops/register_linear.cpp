@@ -5,6 +5,7 @@
 namespace pare {
 
 void register_linear(Registry& registry) {
+  register_pare_conv(registry);
   register_matmul_cpu(registry);
   register_pare_matmul_ref(registry);
 }

@@ -5,6 +5,7 @@ namespace pare {
 
 class Registry;
 
+void register_pare_conv(Registry& registry);
 void register_matmul_cpu(Registry& registry);
 void register_pare_matmul_ref(Registry& registry);
 

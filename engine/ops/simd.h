@@ -120,7 +120,12 @@ struct F32 {
   }
   static PARE_INLINE F32 load(const float* p, int n) { return {_mm256_maskload_ps(p, first(n))}; }
   PARE_INLINE void store(float* p) const { _mm256_storeu_ps(p, v); }
-  PARE_INLINE void store(float* p, int n) const { _mm256_maskstore_ps(p, first(n), v); }
+  PARE_INLINE void store(float* p, int n) const {
+    if (n == kLanes) return store(p);
+    alignas(32) float lanes[kLanes];  // a masked store is many times slower on AMD's AVX2 processors
+    _mm256_store_ps(lanes, v);
+    for (int i = 0; i < n; ++i) p[i] = lanes[i];
+  }
 };
 
 PARE_INLINE F32 operator+(F32 a, F32 b) { return {_mm256_add_ps(a.v, b.v)}; }
