@@ -78,7 +78,7 @@ void describe_rule(Fields& f, RuleSpec& rule) {
 void describe_quantize(Fields& f, QuantizeSpec& q) {
   f.text({.key = "target",
           .doc = "whose fusions decide where Q/DQ stand",
-          .choices = {"onnxruntime", "tensorrt", "pare"}},
+          .choices = {"pare", "tensorrt", "onnxruntime"}},
          q.target);
   f.text({.key = "scheme", .doc = "formats of weights and activations by one name (pare ops --formats)"},
          q.scheme);

@@ -65,7 +65,7 @@ struct RuleSpec {
 };
 
 struct QuantizeSpec {
-  std::string target = "onnxruntime";  // tensorrt | onnxruntime | pare
+  std::string target = "pare";  // tensorrt | onnxruntime | pare
   std::string scheme;                  // see `pare ops --formats`
   std::string method = "auto";
   WeightSpec weights;
