@@ -196,6 +196,25 @@ std::string lower_quantize(LowerCall& c) {
   return {};
 }
 
+// Opsets below 11 count axes from the front only.
+std::string lower_negative_axes(LowerCall& c) {
+  if (c.node.op == "OneHot") return {};
+  int rank = rank_of_input(c);
+  for (auto& a : *c.proto.mutable_attribute()) {
+    const bool one = a.name() == "axis" && a.type() == onnx::AttributeProto::INT;
+    if (!one && (a.name() != "axes" || a.type() != onnx::AttributeProto::INTS)) continue;
+    const bool negative =
+        one ? a.i() < 0 : std::any_of(a.ints().begin(), a.ints().end(), [](auto v) { return v < 0; });
+    if (!negative) continue;
+    if (rank < 0) return "the rank that its negative axis counts from is not known";
+    if (c.node.op == "Unsqueeze") rank += a.ints_size();
+    if (one) a.set_i(a.i() + rank);
+    for (auto& axis : *a.mutable_ints())
+      if (axis < 0) axis += rank;
+  }
+  return {};
+}
+
 std::string refuse(LowerCall&) { return "its meaning changed"; }
 
 struct Entry {
@@ -310,6 +329,10 @@ std::string lower(LowerCall& c) {
   for (const Entry& entry : kRules) {
     if (c.opset >= entry.below || c.node.op != entry.op) continue;
     std::string why = entry.rule(c);
+    if (!why.empty()) return why;
+  }
+  if (c.opset < 11) {
+    std::string why = lower_negative_axes(c);
     if (!why.empty()) return why;
   }
   return check_schema(c);
