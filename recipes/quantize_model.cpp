@@ -1,0 +1,403 @@
+#include "recipes/quantize_model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+
+#include "calib/channel_moments.h"
+#include "calib/collector.h"
+#include "engine/base/error.h"
+#include "engine/build/lower_cpu.h"
+#include "engine/numeric/table.h"
+#include "engine/run/session.h"
+#include "quant/bias_correction.h"
+#include "quant/smooth.h"
+
+namespace pare {
+namespace {
+
+// Moments need far fewer samples than extremes: means over 128 samples of a map are good to a percent.
+constexpr std::int64_t kMomentSamples = 128;
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Where plain axis `axis` of a rank-4 value lies in [N,H,W,C].
+int physical_axis(const Value& value, int axis) {
+  constexpr int kMoved[] = {0, 3, 1, 2};
+  return value.layout == Layout::kChannelsLast && axis >= 0 && axis < 4 ? kMoved[axis] : axis;
+}
+
+Lowered lower_keeping(const Graph& graph, const std::vector<ValueId>& values) {
+  LowerOptions options;
+  options.keep = values;
+  return lower_for_cpu(graph, options);
+}
+
+void run_samples(Session& session, Dataset& data, SampleRange range, ThreadPool& pool, DigestSum* hash,
+                 Progress* progress, const char* what) {
+  const std::int64_t batch = std::max<std::int64_t>(data.batch_size(), 1);
+  ProgressStep step(progress != nullptr ? *progress : no_progress(), what, range.end - range.begin);
+  for (std::int64_t begin = range.begin; begin < range.end; begin += batch) {
+    const Batch b = data.read(begin, std::min(begin + batch, range.end), &pool);
+    session.run(b.inputs);
+    if (hash != nullptr) hash->add(data.hash_sum(b, &pool));
+    step.advance(b.count);
+  }
+}
+
+WatchedValue watched(const Lowered& lowered, const Graph& graph, ValueId id, int channel_axis) {
+  const ValueId twin = lowered.find(id);
+  PARE_ASSERT(twin != ValueId::kNone);
+  return {twin, graph.value(id).name, physical_axis(lowered.graph->value(twin), channel_axis)};
+}
+
+const TensorStats* find_stats(const std::vector<TensorStats>& stats, const std::string& name) {
+  const auto it = std::lower_bound(stats.begin(), stats.end(), name,
+                                   [](const TensorStats& s, const std::string& n) { return s.name < n; });
+  return it != stats.end() && it->name == name ? &*it : nullptr;
+}
+
+RangeTarget range_target(const quant::Format& format) {
+  RangeTarget target;
+  target.format = format.dtype;
+  target.symmetric = format.symmetric;
+  return target;
+}
+
+bool is_smoothable(const quant::SmoothGroup& group, const quant::Placement& placement) {
+  return std::any_of(placement.activations.begin(), placement.activations.end(),
+                     [&](const quant::ActivationSite& site) {
+                       return site.value == group.value && site.uses.size() == group.consumers.size();
+                     });
+}
+
+// One float graph with everything needed to quantize it.
+struct Variant {
+  Graph graph;
+  quant::Placement placement;
+  std::vector<quant::WeightPlan> weights;
+  std::vector<const TensorStats*> stats;         // by activation
+  std::vector<std::vector<RangeChoice>> ranges;  // by activation: every method
+};
+
+class Flow {
+ public:
+  Flow(const QuantizeInput& input, const QuantizeChoices& choices) : in_(input), choices_(choices) {}
+
+  QuantizeOutcome run() {
+    PARE_ASSERT(in_.graph != nullptr && in_.pool != nullptr);
+    quant::check(choices_.spec);
+    base_ = make_variant(*in_.graph, in_.stats);
+    Variant* best = &base_;
+    std::string best_method = choices_.calibrator == "auto" ? "mix" : choices_.calibrator;
+    std::string prefix;
+    double best_score = 0;
+    if (may_score()) {
+      reference_ = outputs_of(*in_.graph);
+      best_score = score(base_, best_method, best_method);
+      if (choices_.spec.method == "auto" && smooth()) {
+        const double smoothed = score(smoothed_, best_method, best_method + " + smoothing");
+        if (smoothed > best_score) {
+          best = &smoothed_;
+          best_score = smoothed;
+          prefix = " + smoothing";
+        }
+      }
+      if (choices_.calibrator == "auto")
+        for (const std::string& method : uniform_methods()) {
+          const double s = score(*best, method, method + prefix);
+          if (s > best_score) {
+            best_score = s;
+            best_method = method;
+          }
+        }
+    }
+    finish(*best, best_method, best_score, best_method + prefix);
+    return std::move(out_);
+  }
+
+ private:
+  bool may_score() const {
+    return in_.calibration != nullptr && in_.held_out.end > in_.held_out.begin &&
+           choices_.spec.activations.active() &&
+           (choices_.calibrator == "auto" || choices_.spec.method == "auto");
+  }
+
+  std::vector<std::string> uniform_methods() const {
+    std::vector<std::string> methods = {"minmax"};
+    for (const double p : choices_.percentiles) methods.push_back(fmt::format("percentile({})", p));
+    methods.push_back("entropy");
+    methods.push_back("mse");
+    return methods;
+  }
+
+  Variant make_variant(const Graph& graph, const std::vector<TensorStats>& stats) {
+    Variant v;
+    v.graph = graph;
+    v.placement = quant::place(graph, choices_.spec);
+    v.weights = quant::plan_weights(graph, v.placement, choices_.spec.method, *in_.pool);
+    for (const quant::ActivationSite& site : v.placement.activations) {
+      const std::string& name = graph.value(site.value).name;
+      const TensorStats* s = find_stats(stats, name);
+      if (s == nullptr || !s->seen())
+        throw make_error(ErrorCode::kUsage, "there are no statistics of '{}'", name)
+            .hint("calibrate this model again, with the same recipe");
+      v.stats.push_back(s);
+    }
+    v.ranges.resize(v.stats.size());
+    in_.pool->parallel_for(static_cast<std::int64_t>(v.stats.size()), 1,
+                           [&](std::int64_t begin, std::int64_t end) {
+                             for (std::int64_t i = begin; i < end; ++i) {
+                               const auto k = static_cast<std::size_t>(i);
+                               v.ranges[k] = ranges_of(v.placement.activations[k], *v.stats[k]);
+                             }
+                           });
+    return v;
+  }
+
+  std::vector<RangeChoice> ranges_of(const quant::ActivationSite& site, const TensorStats& stats) const {
+    const RangeTarget target = range_target(site.format);
+    if (site.unit_range) {
+      RangeChoice unit = range_given(stats, target, site.format.symmetric ? -1.0f : 0.0f, 1.0f);
+      unit.method = "fixed (0,1)";
+      return {unit};
+    }
+    std::vector<RangeChoice> list;
+    if (choices_.calibrator != "auto") {
+      list.push_back(range_by_method(stats, target, choices_.calibrator));
+      return list;
+    }
+    for (const std::string& method : uniform_methods())
+      list.push_back(range_by_method(stats, target, method));
+    return list;
+  }
+
+  const RangeChoice& choose(const Variant& v, std::size_t activation, const std::string& method) const {
+    const std::vector<RangeChoice>& list = v.ranges[activation];
+    if (method == "mix" || list.size() == 1) return least_mse(list);
+    const std::vector<std::string> names = uniform_methods();
+    const auto it = std::find(names.begin(), names.end(), method);
+    PARE_ASSERT(it != names.end());
+    return list[static_cast<std::size_t>(it - names.begin())];
+  }
+
+  quant::Plan plan_for(const Variant& v, const std::string& method) const {
+    quant::Plan plan;
+    plan.placement = v.placement;
+    plan.weights = v.weights;
+    for (std::size_t i = 0; i < v.stats.size(); ++i) {
+      const RangeChoice& range = choose(v, i, method);
+      plan.activations.push_back(quant::activation_from_range(
+          v.placement.activations[i].format,
+          {static_cast<double>(range.low), static_cast<double>(range.high), range.method}));
+    }
+    return plan;
+  }
+
+  std::vector<Tensor> outputs_of(const Graph& graph) {
+    const Stopwatch watch;
+    EvaluateOptions options;
+    options.pool = in_.pool;
+    options.progress = in_.progress;
+    std::vector<Tensor> outputs = collect_outputs(graph, *in_.calibration, in_.held_out, options);
+    out_.scoring_seconds += watch.seconds();
+    return outputs;
+  }
+
+  double score_plan(const Graph& graph, const quant::Plan& plan, const std::string& label) {
+    const Stopwatch watch;
+    const double sqnr = output_sqnr_db(reference_, outputs_of(quant::apply(graph, plan)));
+    out_.candidates.push_back({label, sqnr, false, watch.seconds()});
+    return sqnr;
+  }
+
+  double score(const Variant& v, const std::string& method, const std::string& label) {
+    return score_plan(v.graph, plan_for(v, method), label);
+  }
+
+  SampleRange moment_range() const {
+    return {in_.calibration_range.begin,
+            std::min(in_.calibration_range.end, in_.calibration_range.begin + kMomentSamples)};
+  }
+
+  std::vector<ChannelMoments> moments_of(const Graph& graph, const std::vector<ValueId>& values,
+                                         std::vector<MomentRequest> requests, const std::vector<int>& axes) {
+    const Lowered lowered = lower_keeping(graph, values);
+    Session session(lowered.graph, {in_.pool, true, false});
+    for (std::size_t i = 0; i < values.size(); ++i)
+      requests[i].value = watched(lowered, graph, values[i], axes[i]);
+    MomentCollector collector(*in_.pool);
+    collector.attach(session, requests);
+    run_samples(session, *in_.calibration, moment_range(), *in_.pool, nullptr, in_.progress,
+                "channel moments");
+    return collector.moments();
+  }
+
+  // True when some group is worth smoothing; smoothed_ is complete then.
+  bool smooth() {
+    std::vector<quant::SmoothGroup> groups;
+    std::vector<ValueId> values;
+    std::vector<MomentRequest> requests;
+    std::vector<int> axes;
+    for (quant::SmoothGroup& group : quant::find_smooth_groups(base_.graph)) {
+      const TensorStats* s = find_stats(in_.stats, base_.graph.value(group.value).name);
+      if (!is_smoothable(group, base_.placement) || s == nullptr || s->amax() <= 0 ||
+          s->channel_amax.size() != static_cast<std::size_t>(group.channels))
+        continue;
+      values.push_back(group.value);
+      axes.push_back(group.channel_axis);
+      MomentRequest request;
+      request.amax = static_cast<double>(s->amax());
+      requests.push_back(request);
+      groups.push_back(std::move(group));
+    }
+    if (groups.empty()) return false;
+    const std::vector<ChannelMoments> moments = moments_of(base_.graph, values, requests, axes);
+    Graph graph = base_.graph;
+    std::vector<WatchRequest> changed;
+    const double levels = format_info(choices_.spec.activations.dtype).largest;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      const TensorStats* s = find_stats(in_.stats, graph.value(groups[i].value).name);
+      quant::ChannelStats channels{{s->channel_amax.begin(), s->channel_amax.end()}, moments[i].mean_square};
+      const quant::SmoothChoice choice = quant::choose_smoothing(graph, groups[i], channels, levels);
+      if (choice.scales.empty() || choice.predicted_gain_db < kLeastGainDb) continue;
+      quant::apply_smoothing(graph, groups[i], choice.scales);
+      out_.smoothed.push_back({graph.value(groups[i].value).name, choice.strength, choice.predicted_gain_db});
+      changed.push_back({groups[i].value, groups[i].channel_axis});
+    }
+    if (changed.empty()) return false;
+    check_unchanged(graph);
+    // Everything but the smoothed values is what it was.
+    smoothed_stats_ = in_.stats;
+    for (TensorStats& fresh : collect_statistics(graph, *in_.calibration, in_.calibration_range, changed,
+                                                 *in_.pool, in_.progress)) {
+      const auto it = std::lower_bound(smoothed_stats_.begin(), smoothed_stats_.end(), fresh.name,
+                                       [](const TensorStats& a, const std::string& n) { return a.name < n; });
+      *it = std::move(fresh);
+    }
+    smoothed_ = make_variant(graph, smoothed_stats_);
+    return true;
+  }
+
+  // Smoothing must keep the float function. 60 dB is a relative error of 1e-3, far above float rounding and
+  // far below any quantization.
+  void check_unchanged(const Graph& graph) {
+    const double sqnr = output_sqnr_db(reference_, outputs_of(graph));
+    if (!(sqnr >= 60))
+      fail(ErrorCode::kInternal, "smoothing changed the float outputs (SQNR {:.1f} dB, 60 wanted)", sqnr);
+  }
+
+  // The graph with corrected biases, for a plan whose ranges stay.
+  Graph correct_bias(const Variant& v, const quant::Plan& plan, int& corrected) {
+    const std::vector<quant::BiasTarget> targets = quant::find_bias_targets(v.graph, v.placement);
+    std::vector<ValueId> values;
+    std::vector<MomentRequest> requests;
+    std::vector<int> axes;
+    std::map<std::pair<std::size_t, int>, std::size_t> place;  // (activation, axis) -> request
+    for (const quant::BiasTarget& target : targets) {
+      const auto key = std::make_pair(target.activation, target.channel_axis);
+      if (place.count(key) != 0 || v.stats[target.activation]->amax() <= 0) continue;
+      // One watcher a value: a value read along two axes keeps its first.
+      const ValueId id = v.placement.activations[target.activation].value;
+      if (std::find(values.begin(), values.end(), id) != values.end()) continue;
+      place[key] = values.size();
+      MomentRequest request;
+      request.amax = static_cast<double>(v.stats[target.activation]->amax());
+      request.scale = plan.activations[target.activation].scale;
+      request.zero_point = plan.activations[target.activation].zero_point;
+      request.code_dtype = v.placement.activations[target.activation].format.dtype;
+      values.push_back(id);
+      axes.push_back(target.channel_axis);
+      requests.push_back(request);
+    }
+    Graph graph = v.graph;
+    if (values.empty()) return graph;
+    const std::vector<ChannelMoments> moments = moments_of(v.graph, values, requests, axes);
+    std::vector<quant::InputMeans> means(targets.size());
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      const auto it = place.find({targets[i].activation, targets[i].channel_axis});
+      if (it == place.end()) continue;
+      means[i] = {moments[it->second].mean, moments[it->second].mean_error};
+      ++corrected;
+    }
+    quant::correct_biases(graph, plan, targets, means);
+    return graph;
+  }
+
+  void finish(Variant& best, const std::string& method, double best_score, const std::string& label) {
+    out_.plan = plan_for(best, method);
+    out_.source = best.graph;
+    std::string chosen = label;
+    if (may_score() && choices_.spec.method == "auto") {
+      int corrected = 0;
+      Graph graph = correct_bias(best, out_.plan, corrected);
+      if (corrected > 0 && score_plan(graph, out_.plan, label + " + bias correction") > best_score) {
+        out_.source = std::move(graph);
+        out_.biases_corrected = corrected;
+        chosen = label + " + bias correction";
+      }
+    }
+    if (&best != &smoothed_) out_.smoothed.clear();
+    for (ScoredCandidate& candidate : out_.candidates) candidate.chosen = candidate.name == chosen;
+    for (std::size_t i = 0; i < best.stats.size(); ++i) {
+      out_.ranges.push_back(choose(best, i, method));
+      out_.stats.push_back(*best.stats[i]);
+    }
+    out_.quantized = quant::apply(out_.source, out_.plan);
+  }
+
+  // Less than this is within what the prediction leaves out.
+  static constexpr double kLeastGainDb = 0.1;
+
+  const QuantizeInput& in_;
+  const QuantizeChoices& choices_;
+  QuantizeOutcome out_;
+  Variant base_, smoothed_;
+  std::vector<TensorStats> smoothed_stats_;
+  std::vector<Tensor> reference_;
+};
+
+}  // namespace
+
+std::vector<WatchRequest> values_to_watch(const Graph& graph, const quant::Spec& spec) {
+  const quant::Placement placement = quant::place(graph, spec);
+  std::map<ValueId, int> axes;
+  for (const quant::ActivationSite& site : placement.activations) axes[site.value] = -1;
+  if (spec.method == "auto")
+    for (const quant::SmoothGroup& group : quant::find_smooth_groups(graph))
+      if (is_smoothable(group, placement)) axes[group.value] = group.channel_axis;
+  std::vector<WatchRequest> requests;
+  for (const auto& [value, axis] : axes) requests.push_back({value, axis});
+  return requests;
+}
+
+std::vector<TensorStats> collect_statistics(const Graph& graph, Dataset& data, SampleRange range,
+                                            const std::vector<WatchRequest>& values, ThreadPool& pool,
+                                            Progress* progress, DigestSum* data_hash) {
+  std::vector<ValueId> ids;
+  for (const WatchRequest& request : values) ids.push_back(request.value);
+  const Lowered lowered = lower_keeping(graph, ids);
+  Session session(lowered.graph, {&pool, true, false});
+  std::vector<WatchedValue> list;
+  for (const WatchRequest& request : values)
+    list.push_back(watched(lowered, graph, request.value, request.channel_axis));
+  Collector collector(pool);
+  collector.attach(session, list);
+  run_samples(session, data, range, pool, data_hash, progress, "calibrating");
+  return collector.stats();
+}
+
+QuantizeOutcome quantize_model(const QuantizeInput& input, const QuantizeChoices& choices) {
+  return Flow(input, choices).run();
+}
+
+}  // namespace pare

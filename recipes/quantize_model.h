@@ -1,0 +1,84 @@
+// From a float graph, statistics and samples to the quantized graph: the loops over quant and eval that
+// choose ranges, smoothing and bias correction by measured drift.
+//
+//   calibrator NAME   that method for every activation
+//   calibrator auto   for each activation the range of least expected error over all methods ("mix"); then
+//   mix
+//                     and every uniform method are scored by the output SQNR on held-out calibration samples,
+//                     and the best wins. With method auto, smoothing and bias correction are tried too, each
+//                     kept only if the score rises.
+// The test set is never looked at. Nothing depends on batch size or threads. One table says all of it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "calib/ranges.h"
+#include "calib/tensor_stats.h"
+#include "datasets/dataset.h"
+#include "engine/base/progress.h"
+#include "engine/base/thread_pool.h"
+#include "engine/ir/graph.h"
+#include "eval/evaluate.h"
+#include "quant/plan.h"
+#include "quant/spec.h"
+
+namespace pare {
+
+// The activations that calibration must watch for a spec, and their channel axis where smoothing may ask for
+// maxima by channel (-1 elsewhere). Ids of `graph`.
+struct WatchRequest {
+  ValueId value = ValueId::kNone;
+  int channel_axis = -1;
+};
+std::vector<WatchRequest> values_to_watch(const Graph& graph, const quant::Spec& spec);
+
+// One pass over samples: statistics of the requested values, sorted by name. `batch` 0: the data set's.
+std::vector<TensorStats> collect_statistics(const Graph& graph, Dataset& data, SampleRange range,
+                                            const std::vector<WatchRequest>& values, ThreadPool& pool,
+                                            Progress* progress = nullptr, DigestSum* data_hash = nullptr);
+
+struct QuantizeInput {
+  const Graph* graph = nullptr;    // float, simplified, with shapes
+  std::vector<TensorStats> stats;  // of values_to_watch; sorted by name
+  Dataset* calibration = nullptr;  // may be null: then no scoring, smoothing, bias correction
+  SampleRange calibration_range;   // what the statistics saw
+  SampleRange held_out;            // for scoring; empty: none, the mix is taken
+  ThreadPool* pool = nullptr;      // required
+  Progress* progress = nullptr;
+};
+
+struct QuantizeChoices {
+  quant::Spec spec;
+  std::string calibrator = "auto";  // or minmax, percentile(P), entropy, mse
+  std::vector<double> percentiles = {99.9, 99.99, 99.999};
+};
+
+struct ScoredCandidate {
+  std::string name;  // "mse", "mix", "mix + smoothing + bias correction"
+  double held_out_sqnr_db = 0;
+  bool chosen = false;
+  double seconds = 0;
+};
+
+struct SmoothedValue {
+  std::string tensor;
+  double strength = 0, predicted_gain_db = 0;
+};
+
+struct QuantizeOutcome {
+  Graph source;  // the float graph of the plan: smoothed, biases corrected
+  quant::Plan plan;
+  Graph quantized;
+  std::vector<RangeChoice> ranges;          // by plan.activations: expected error and clipping
+  std::vector<TensorStats> stats;           // by plan.activations: what the ranges came from
+  std::vector<ScoredCandidate> candidates;  // empty when nothing was scored
+  std::vector<SmoothedValue> smoothed;
+  int biases_corrected = 0;
+  double scoring_seconds = 0;  // of the whole, spent on drift evaluations
+};
+
+QuantizeOutcome quantize_model(const QuantizeInput& input, const QuantizeChoices& choices);
+
+}  // namespace pare
