@@ -4,6 +4,8 @@
 #include <iterator>
 #include <type_traits>
 
+#include "engine/ir/graph.h"
+
 namespace pare {
 namespace {
 

@@ -17,11 +17,14 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
-#include "engine/ops/kernel.h"
 #include "engine/ops/simd.h"
 
 namespace pare {
+
+class Registry;
+struct Node;
 
 enum class BinaryOp : std::uint8_t {
   kAdd,
@@ -87,7 +90,6 @@ bool is_simple_exponent(float exponent);
 PARE_SIMD_DECLARE(void binary_f32(BinaryOp op, const float* a, bool a_repeats, const float* b, bool b_repeats,
                                   float* y, std::int64_t n))
 
-class Registry;
 void add_elementwise_binary_kernels(Registry& registry);
 void add_elementwise_binary_reference(Registry& registry);
 

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "engine/base/error.h"
+#include "engine/ir/graph.h"
 
 namespace pare {
 namespace {

@@ -24,11 +24,14 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
-#include "engine/ops/kernel.h"
 #include "engine/ops/simd.h"
 
 namespace pare {
+
+class Registry;
+struct Node;
 
 enum class UnaryOp : std::uint8_t {
   kAbs,
@@ -92,7 +95,6 @@ bool has_unary_f32(UnaryOp op);
 // y may be x. Errors of a few units in the last place at most (vector_math.h); Gelu as said there.
 PARE_SIMD_DECLARE(void unary_f32(const UnaryParams& params, const float* x, float* y, std::int64_t n))
 
-class Registry;
 void add_elementwise_unary_kernels(Registry& registry);    // vector, then scalar code on all threads
 void add_elementwise_unary_reference(Registry& registry);
 

@@ -98,6 +98,7 @@ PARE_INLINE F32 copysign(F32 magnitude, F32 sign) {
   return {_mm512_or_ps(_mm512_andnot_ps(bit, magnitude.v), _mm512_and_ps(bit, sign.v))};
 }
 PARE_INLINE F32::Mask less(F32 a, F32 b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ); }
+PARE_INLINE F32::Mask is_nan(F32 a) { return _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q); }
 PARE_INLINE F32 select(F32::Mask m, F32 yes, F32 no) { return {_mm512_mask_blend_ps(m, no.v, yes.v)}; }
 // p * 2^n for an integral n in [-160, 160] and p in [0.5, 2]: one rounding, denormals included.
 PARE_INLINE F32 scale_by_power(F32 p, F32 n) { return {_mm512_scalef_ps(p.v, n.v)}; }
@@ -143,6 +144,7 @@ PARE_INLINE F32 copysign(F32 magnitude, F32 sign) {
   return {_mm256_or_ps(_mm256_andnot_ps(bit, magnitude.v), _mm256_and_ps(bit, sign.v))};
 }
 PARE_INLINE F32::Mask less(F32 a, F32 b) { return _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ); }
+PARE_INLINE F32::Mask is_nan(F32 a) { return _mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q); }
 PARE_INLINE F32 select(F32::Mask m, F32 yes, F32 no) { return {_mm256_blendv_ps(no.v, yes.v, m)}; }
 PARE_INLINE F32 scale_by_power(F32 p, F32 n) {
   // Two factors, since 2^n itself may be no float. The first product is exact.
@@ -187,6 +189,7 @@ PARE_INLINE F32 sqrt(F32 a) { return {std::sqrt(a.v)}; }
 PARE_INLINE F32 abs(F32 a) { return {std::fabs(a.v)}; }
 PARE_INLINE F32 copysign(F32 magnitude, F32 sign) { return {std::copysign(magnitude.v, sign.v)}; }
 PARE_INLINE F32::Mask less(F32 a, F32 b) { return a.v < b.v; }
+PARE_INLINE F32::Mask is_nan(F32 a) { return a.v != a.v; }
 PARE_INLINE F32 select(F32::Mask m, F32 yes, F32 no) { return m ? yes : no; }
 PARE_INLINE F32 scale_by_power(F32 p, F32 n) {
   if (n.v != n.v) return n;
