@@ -1,5 +1,7 @@
 #include "engine/ops/broadcast.h"
 
+#include <algorithm>
+
 #include "engine/base/error.h"
 
 namespace pare {
@@ -35,9 +37,9 @@ BroadcastPlan plan_broadcast(const Dims& out, const Dims* const* in, std::size_t
     plan.dims.push_back(1);
     for (std::size_t k = 0; k < inputs; ++k) plan.strides[k].push_back(0);
   }
-  const auto reverse = [](Dims& dims) { dims.assign(dims.rbegin(), dims.rend()); };
-  reverse(plan.dims);
-  for (std::size_t k = 0; k < inputs; ++k) reverse(plan.strides[k]);
+
+  std::reverse(plan.dims.begin(), plan.dims.end());
+  for (std::size_t k = 0; k < inputs; ++k) std::reverse(plan.strides[k].begin(), plan.strides[k].end());
   return plan;
 }
 

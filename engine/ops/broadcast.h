@@ -1,7 +1,7 @@
 // Multidirectional broadcasting as rows: the axes of the output, merged as far as every input allows, and how
 // far each input moves along them. The innermost axis has stride 1 or 0 in each input, so all the cases that
-// matter (same shape; a scalar; [C] on the last axis; [C,1,1] a channel; [N,1,1,C] of squeeze-excite) are rows
-// of vector-with-vector or vector-with-number.
+// matter (same shape; a scalar; [C] on the last axis; [C,1,1] a channel; [N,1,1,C] of squeeze-excite) are
+// rows of vector-with-vector or vector-with-number.
 #pragma once
 
 #include <array>

@@ -58,7 +58,8 @@ template <typename T>
 T integer_quotient(T a, T b) {
   if (b == 0) return 0;
   if constexpr (std::is_signed_v<T>)
-    if (b == T{-1}) return static_cast<T>(std::uint64_t{0} - static_cast<std::uint64_t>(a));  // least / -1 wraps
+    if (b == T{-1})
+      return static_cast<T>(std::uint64_t{0} - static_cast<std::uint64_t>(a));  // least / -1 wraps
   return static_cast<T>(a / b);
 }
 
@@ -182,7 +183,9 @@ template std::uint16_t integer_binary_value(BinaryOp, std::uint16_t, std::uint16
 template std::uint32_t integer_binary_value(BinaryOp, std::uint32_t, std::uint32_t);
 template std::uint64_t integer_binary_value(BinaryOp, std::uint64_t, std::uint64_t);
 
-bool has_binary_f32(BinaryOp op) { return op <= BinaryOp::kPRelu && op != BinaryOp::kMod && op != BinaryOp::kFmod; }
+bool has_binary_f32(BinaryOp op) {
+  return op <= BinaryOp::kPRelu && op != BinaryOp::kMod && op != BinaryOp::kFmod;
+}
 
 bool is_simple_exponent(float exponent) {
   return exponent == 0.5F || exponent == 1.0F || exponent == 2.0F || exponent == 3.0F || exponent == -1.0F;

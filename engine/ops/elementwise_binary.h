@@ -8,12 +8,12 @@
 // Min, Max, Sum and Mean take any number of inputs, folded from the left: ((a + b) + c); Mean divides the sum
 // by their number. Min and Max give NaN when either is NaN.
 //
-// float16 and bfloat16 are computed in float32 and rounded after every operation's end; a fold of three inputs
-// stays in float32 until the last. Integers wrap. Integer division cuts towards zero; x / 0 is 0 and so is
-// x mod 0, as the specification leaves them open and a trap is no answer. Mod: fmod 0 takes the sign of the
-// divisor (integers; floats are accepted too), fmod 1 the sign of the dividend (C fmod). Integer Pow with a
-// negative exponent is 0, except of 1 and -1; a shift by the width of the type or more gives 0.
-// Source: the ONNX operator specification, opset 25.
+// float16 and bfloat16 are computed in float32 and rounded after every operation's end; a fold of three
+// inputs stays in float32 until the last. Integers wrap. Integer division cuts towards zero; x / 0 is 0 and
+// so is x mod 0, as the specification leaves them open and a trap is no answer. Mod: fmod 0 takes the sign of
+// the divisor (integers; floats are accepted too), fmod 1 the sign of the dividend (C fmod). Integer Pow with
+// a negative exponent is 0, except of 1 and -1; a shift by the width of the type or more gives 0. Source: the
+// ONNX operator specification, opset 25.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,7 @@ struct BinaryName {
   std::string_view name;  // the ONNX operator
   BinaryOp op;
 };
-const BinaryName* binary_names(int& count);   // Sum and Mean are kAdd
+const BinaryName* binary_names(int& count);  // Sum and Mean are kAdd
 bool binary_op(const Node& node, BinaryOp& out);
 bool is_comparison(BinaryOp op);
 bool is_logical(BinaryOp op);  // And, Or, Xor

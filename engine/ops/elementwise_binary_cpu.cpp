@@ -56,8 +56,10 @@ void vector_pass(const OpCall& call, BinaryOp op, const TensorView& a, const Ten
                    y.mut<float>() + at, n);
       for (std::int64_t i = 0; i < n; i += kFloatChunk) {
         const std::int64_t length = std::min(kFloatChunk, n - i);
-        const float* pa = a_repeats ? read_floats(a, offset[0], 1, a_room) : read_floats(a, offset[0] + i, length, a_room);
-        const float* pb = b_repeats ? read_floats(b, offset[1], 1, b_room) : read_floats(b, offset[1] + i, length, b_room);
+        const float* pa =
+            a_repeats ? read_floats(a, offset[0], 1, a_room) : read_floats(a, offset[0] + i, length, a_room);
+        const float* pb =
+            b_repeats ? read_floats(b, offset[1], 1, b_room) : read_floats(b, offset[1] + i, length, b_room);
         row(op, pa, a_repeats, pb, b_repeats, y_room, length);
         write_floats(y, at + i, length, y_room);
       }
@@ -120,7 +122,8 @@ void run_scalar(const OpCall& call) {
         const T *pa = a + offset[0], *pb = b + offset[1];
         if (is_comparison(op)) {
           std::uint8_t* y = call.out[0].mut<std::uint8_t>() + at;
-          for (std::int64_t i = 0; i < n; ++i) y[i] = compare_integers(op, pa[i * a_step], pb[i * b_step]) ? 1 : 0;
+          for (std::int64_t i = 0; i < n; ++i)
+            y[i] = compare_integers(op, pa[i * a_step], pb[i * b_step]) ? 1 : 0;
         } else {
           T* y = call.out[0].mut<T>() + at;
           for (std::int64_t i = 0; i < n; ++i) y[i] = number_value(op, pa[i * a_step], pb[i * b_step]);
@@ -138,8 +141,9 @@ void add_elementwise_binary_kernels(Registry& registry) {
   for (int i = 0; i < count; ++i) {
     Kernel kernel;
     kernel.op = ops[i].name;
-    // Both inputs: one that is as large as the output is read where it is overwritten.
-    kernel.in_place = 3;
+    // Either input: one as large as the output is read where it is overwritten. Not where the output's
+    // elements are smaller: equal bytes then say nothing of equal shapes.
+    kernel.in_place = is_comparison(ops[i].op) ? 0 : 3;
     if (has_binary_f32(ops[i].op)) {
       kernel.name = kernel_name(kernel.op, "vector");
       kernel.why_not = kernel.op == "Mean" ? mean_why_not : vector_why_not;

@@ -14,7 +14,9 @@ BinaryOp op_of(const OpCall& call) {
   return op;
 }
 
-bool is_number(DType type) { return is_small_float(type) || with_native_type(type, [](auto) {}); }
+bool is_number(DType type) {
+  return is_small_float(type) || with_native_type(type, [](auto) {});
+}
 
 std::string why_not(const OpCall& call) {
   const BinaryOp op = op_of(call);

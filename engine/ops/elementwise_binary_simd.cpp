@@ -5,8 +5,8 @@ namespace pare::PARE_SIMD {
 namespace {
 
 template <typename Op>
-PARE_INLINE void rows(const float* a, bool a_repeats, const float* b, bool b_repeats, float* y, std::int64_t n,
-                      Op op) {
+PARE_INLINE void rows(const float* a, bool a_repeats, const float* b, bool b_repeats, float* y,
+                      std::int64_t n, Op op) {
   if (a_repeats) {
     const F32 number = F32::set(*a);
     if (b_repeats) {

@@ -14,9 +14,9 @@
 //   HardSigmoid   max(0, min(1, alpha x + beta))   alpha 0.2, beta 0.5
 //   HardSwish     x HardSigmoid(x; 1/6, 1/2)
 //   Swish         x sigmoid(alpha x)               alpha 1
-//   Gelu          x/2 (1 + erf(x / sqrt 2)); approximate = tanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-//   Shrink        x < -lambd ? x + bias : x > lambd ? x - bias : 0
-//   IsNaN, IsInf (detect_positive, detect_negative), Not, BitwiseNot
+//   Gelu          x/2 (1 + erf(x / sqrt 2)); approximate = tanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715
+//   x^3))) Shrink        x < -lambd ? x + bias : x > lambd ? x - bias : 0 IsNaN, IsInf (detect_positive,
+//   detect_negative), Not, BitwiseNot
 //
 // float64 is computed in double; float16 and bfloat16 in float32 and rounded once at the end. NaN gives NaN.
 // Integers: Abs, Neg, Sign, Relu, BitwiseNot; the least value wraps (two's complement).
@@ -95,7 +95,7 @@ bool has_unary_f32(UnaryOp op);
 // y may be x. Errors of a few units in the last place at most (vector_math.h); Gelu as said there.
 PARE_SIMD_DECLARE(void unary_f32(const UnaryParams& params, const float* x, float* y, std::int64_t n))
 
-void add_elementwise_unary_kernels(Registry& registry);    // vector, then scalar code on all threads
+void add_elementwise_unary_kernels(Registry& registry);  // vector, then scalar code on all threads
 void add_elementwise_unary_reference(Registry& registry);
 
 }  // namespace pare

@@ -48,12 +48,15 @@ void run_scalar(const OpCall& call) {
   if (call.in[0].dtype == DType::kF64) {
     const double* x = call.in[0].as<double>();
     double* y = call.out[0].mut<double>();
-    return call.pool->parallel_for(call.in[0].size(), kElementGrain / 8, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) y[i] = unary_value(params, x[i]);
-    });
+    return call.pool->parallel_for(call.in[0].size(), kElementGrain / 8,
+                                   [&](std::int64_t begin, std::int64_t end) {
+                                     for (std::int64_t i = begin; i < end; ++i)
+                                       y[i] = unary_value(params, x[i]);
+                                   });
   }
   in_chunks(call, [&](const float* x, float* y, std::int64_t n) {
-    for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(unary_value(params, static_cast<double>(x[i])));
+    for (std::int64_t i = 0; i < n; ++i)
+      y[i] = static_cast<float>(unary_value(params, static_cast<double>(x[i])));
   });
 }
 

@@ -31,32 +31,36 @@ std::int64_t checked_index(std::int64_t index, std::int64_t size) {
 
 void run_gather(const OpCall& call) {
   const TensorView &x = call.in[0], &indices = call.in[1];
-  const auto axis = static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(x.dims.size())));
+  const auto axis =
+      static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(x.dims.size())));
   const std::int64_t outer = product_of(x.dims, 0, axis), size = x.dims[axis];
   const auto bytes = product_of(x.dims, axis + 1, x.dims.size()) * element_bytes(x.dtype);
   const std::int64_t count = indices.size();
   for (std::int64_t i = 0; i < count; ++i) checked_index(index_at(indices, i), size);
   const auto* from = x.as<std::byte>();
   auto* to = call.out[0].mut<std::byte>();
-  call.pool->parallel_for(outer * count, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, bytes)),
-                          [&](std::int64_t begin, std::int64_t end) {
-                            for (std::int64_t k = begin; k < end; ++k) {
-                              const std::int64_t index = index_at(indices, k % count);
-                              const std::int64_t row = k / count * size + (index < 0 ? index + size : index);
-                              std::memcpy(to + k * bytes, from + row * bytes, static_cast<std::size_t>(bytes));
-                            }
-                          });
+  call.pool->parallel_for(
+      outer * count, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, bytes)),
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t k = begin; k < end; ++k) {
+          const std::int64_t index = index_at(indices, k % count);
+          const std::int64_t row = k / count * size + (index < 0 ? index + size : index);
+          std::memcpy(to + k * bytes, from + row * bytes, static_cast<std::size_t>(bytes));
+        }
+      });
 }
 
 void run_gather_packed(const OpCall& call) { run_unpacked(call, run_gather); }
 
 std::string gather_packed_why_not(const OpCall& call) {
-  if (!is_packed(call.input(0).dtype)) return std::string("input 0 is ") + name(call.input(0).dtype) + ", not packed";
+  if (!is_packed(call.input(0).dtype))
+    return std::string("input 0 is ") + name(call.input(0).dtype) + ", not packed";
   return type_reason(call, 1, {DType::kI64, DType::kI32});
 }
 
 // Offset in `data` of the element that stands at flat place `i` of `indices`, with axis `axis` replaced.
-std::int64_t element_place(std::int64_t i, const TensorView& indices, const TensorView& data, std::size_t axis) {
+std::int64_t element_place(std::int64_t i, const TensorView& indices, const TensorView& data,
+                           std::size_t axis) {
   const std::int64_t index = checked_index(index_at(indices, i), data.dims[axis]);
   std::int64_t place = 0, stride = 1, rest = i;
   for (std::size_t k = data.dims.size(); k-- > 0;) {
@@ -64,7 +68,8 @@ std::int64_t element_place(std::int64_t i, const TensorView& indices, const Tens
     rest /= indices.dims[k];
     const std::int64_t own = k == axis ? index : at;
     if (own >= data.dims[k])
-      throw make_error(ErrorCode::kBadFile, "indices {} reach outside {}", to_string(indices.dims), to_string(data.dims));
+      throw make_error(ErrorCode::kBadFile, "indices {} reach outside {}", to_string(indices.dims),
+                       to_string(data.dims));
     place += own * stride;
     stride *= data.dims[k];
   }
@@ -73,14 +78,17 @@ std::int64_t element_place(std::int64_t i, const TensorView& indices, const Tens
 
 void run_gather_elements(const OpCall& call) {
   const TensorView &x = call.in[0], &indices = call.in[1];
-  const auto axis = static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(x.dims.size())));
+  const auto axis =
+      static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(x.dims.size())));
   if (indices.dims.size() != x.dims.size())
-    throw make_error(ErrorCode::kBadFile, "indices {} need the rank of {}", to_string(indices.dims), to_string(x.dims));
+    throw make_error(ErrorCode::kBadFile, "indices {} need the rank of {}", to_string(indices.dims),
+                     to_string(x.dims));
   const auto size = static_cast<std::size_t>(element_bytes(x.dtype));
   const std::int64_t count = indices.size();
   for (std::int64_t i = 0; i < count; ++i)
     std::memcpy(call.out[0].mut<std::byte>() + static_cast<std::size_t>(i) * size,
-                x.as<std::byte>() + static_cast<std::size_t>(element_place(i, indices, x, axis)) * size, size);
+                x.as<std::byte>() + static_cast<std::size_t>(element_place(i, indices, x, axis)) * size,
+                size);
 }
 
 // Flat start of the block that index tuple `i` names; `batch` leading axes are shared.
@@ -153,7 +161,8 @@ void put(const OpCall& call, std::int64_t at, std::int64_t from) {
       if constexpr (std::is_integral_v<T>)
         place = integer_binary_value(op, place, update.as<T>()[from]);
       else
-        place = static_cast<T>(binary_value(op, static_cast<double>(place), static_cast<double>(update.as<T>()[from])));
+        place = static_cast<T>(
+            binary_value(op, static_cast<double>(place), static_cast<double>(update.as<T>()[from])));
     });
   }
 }
@@ -165,10 +174,11 @@ void copy_data(const OpCall& call) {
 
 void run_scatter_elements(const OpCall& call) {
   const TensorView &x = call.in[0], &indices = call.in[1];
-  const auto axis = static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(x.dims.size())));
+  const auto axis =
+      static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(x.dims.size())));
   if (indices.dims.size() != x.dims.size() || call.in[2].dims != indices.dims)
-    throw make_error(ErrorCode::kBadFile, "indices {}, updates {} and data {} do not fit", to_string(indices.dims),
-                     to_string(call.in[2].dims), to_string(x.dims));
+    throw make_error(ErrorCode::kBadFile, "indices {}, updates {} and data {} do not fit",
+                     to_string(indices.dims), to_string(call.in[2].dims), to_string(x.dims));
   copy_data(call);
   const std::int64_t count = indices.size();
   for (std::int64_t i = 0; i < count; ++i) put(call, element_place(i, indices, x, axis), i);
@@ -179,7 +189,8 @@ void run_scatter_nd(const OpCall& call) {
   const std::size_t rank = indices.dims.size();
   const auto width = rank == 0 ? std::size_t{0} : static_cast<std::size_t>(indices.dims.back());
   if (rank == 0 || width > x.dims.size())
-    throw make_error(ErrorCode::kBadFile, "indices {} do not fit {}", to_string(indices.dims), to_string(x.dims));
+    throw make_error(ErrorCode::kBadFile, "indices {} do not fit {}", to_string(indices.dims),
+                     to_string(x.dims));
   const std::int64_t block = product_of(x.dims, width, x.dims.size());
   const std::int64_t tuples = product_of(indices.dims, 0, rank - 1);
   if (call.in[2].size() != tuples * block)
@@ -197,7 +208,8 @@ void run_scatter_nd(const OpCall& call) {
 void run_trilu(const OpCall& call) {
   const TensorView &x = call.in[0], &y = call.out[0];
   const std::size_t rank = x.dims.size();
-  if (rank < 2) throw make_error(ErrorCode::kBadFile, "Trilu needs rank 2 or more, has {}", to_string(x.dims));
+  if (rank < 2)
+    throw make_error(ErrorCode::kBadFile, "Trilu needs rank 2 or more, has {}", to_string(x.dims));
   const std::int64_t k = call.has(1) ? ints_of(call.in[1]).at(0) : 0;
   const bool upper = call.node->attr("upper", std::int64_t{1}) != 0;
   const std::int64_t rows = x.dims[rank - 2], columns = x.dims[rank - 1], count = x.size();

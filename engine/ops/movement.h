@@ -32,7 +32,7 @@ std::vector<std::int64_t> split_sizes(const OpCall& call);  // one an output
 
 // Runs `run` on a call whose packed inputs and outputs are replaced by one byte an element.
 void run_unpacked(const OpCall& call, void (*run)(const OpCall&));
-bool is_packed(DType type);  // 4 or 2 bits
+bool is_packed(DType type);                                // 4 or 2 bits
 std::string moved_type_reason(const OpCall& call, int i);  // "" for types of 1, 2, 4, 8 or 16 bytes
 
 class Registry;

@@ -72,7 +72,8 @@ std::string dropout_mask_why_not(const OpCall& call) {
 
 void run_dropout_mask(const OpCall& call) {
   run_alias(call);
-  if (call.out.size() > 1 && call.out[1].present()) std::memset(call.out[1].data, 1, static_cast<std::size_t>(call.out[1].size()));
+  if (call.out.size() > 1 && call.out[1].present())
+    std::memset(call.out[1].data, 1, static_cast<std::size_t>(call.out[1].size()));
 }
 
 // --- one strided copy
@@ -106,7 +107,8 @@ StridedCopy slice_copy(const OpCall& call) {
     for (std::size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<std::int64_t>(i));
   if (call.has(4)) steps = ints_of(call.in[4]);
   for (std::size_t i = 0; i < starts.size(); ++i) {
-    const auto axis = static_cast<std::size_t>(axes[i] < 0 ? axes[i] + static_cast<std::int64_t>(dims.size()) : axes[i]);
+    const auto axis =
+        static_cast<std::size_t>(axes[i] < 0 ? axes[i] + static_cast<std::int64_t>(dims.size()) : axes[i]);
     const SliceAxis slice = resolve_slice(starts[i], ends[i], steps[i], dims[axis]);
     copy.in_offset += slice.count > 0 ? slice.start * copy.in_strides[axis] : 0;
     copy.dims[axis] = slice.count;
@@ -184,20 +186,22 @@ void run_packed_copy(const OpCall& call) { run_unpacked(call, run_copy); }
 
 void run_concat(const OpCall& call) {
   const TensorView& y = call.out[0];
-  const auto axis = static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(y.dims.size())));
+  const auto axis =
+      static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(y.dims.size())));
   const std::int64_t outer = product_of(y.dims, 0, axis), inner = product_of(y.dims, axis + 1, y.dims.size());
   std::int64_t done = 0;
   for (const TensorView& x : call.in) {
     const std::int64_t part = x.dims[axis] * inner;
-    strided_copy({{outer, part}, {part, 1}, {y.dims[axis] * inner, 1}, 0, done}, element_bytes(y.dtype), x.data, y.data,
-                 *call.pool);
+    strided_copy({{outer, part}, {part, 1}, {y.dims[axis] * inner, 1}, 0, done}, element_bytes(y.dtype),
+                 x.data, y.data, *call.pool);
     done += part;
   }
 }
 
 void run_split(const OpCall& call) {
   const TensorView& x = call.in[0];
-  const auto axis = static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(x.dims.size())));
+  const auto axis =
+      static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(x.dims.size())));
   const std::int64_t outer = product_of(x.dims, 0, axis), inner = product_of(x.dims, axis + 1, x.dims.size());
   const std::vector<std::int64_t> sizes = split_sizes(call);
   std::int64_t done = 0;
@@ -205,8 +209,8 @@ void run_split(const OpCall& call) {
     const TensorView& y = call.out[i];
     const std::int64_t part = sizes[i] * inner;
     if (y.present())
-      strided_copy({{outer, part}, {x.dims[axis] * inner, 1}, {part, 1}, done, 0}, element_bytes(x.dtype), x.data, y.data,
-                   *call.pool);
+      strided_copy({{outer, part}, {x.dims[axis] * inner, 1}, {part, 1}, done, 0}, element_bytes(x.dtype),
+                   x.data, y.data, *call.pool);
     done += part;
   }
 }
@@ -219,11 +223,13 @@ void run_packed_split(const OpCall& call) { run_unpacked(call, run_split); }
 std::vector<std::int64_t> split_sizes(const OpCall& call) {
   if (call.has(1)) return ints_of(call.in[1]);
   const Dims& dims = call.in[0].dims;
-  const std::int64_t whole = dims[static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(dims.size())))];
+  const std::int64_t whole =
+      dims[static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(dims.size())))];
   const auto parts = static_cast<std::int64_t>(call.out.size());
   const std::int64_t each = (whole + parts - 1) / parts;
   std::vector<std::int64_t> sizes;
-  for (std::int64_t i = 0; i < parts; ++i) sizes.push_back(std::clamp<std::int64_t>(whole - each * i, 0, each));
+  for (std::int64_t i = 0; i < parts; ++i)
+    sizes.push_back(std::clamp<std::int64_t>(whole - each * i, 0, each));
   return sizes;
 }
 

@@ -45,7 +45,8 @@ void run_transpose(const OpCall& call) {
   for (std::int64_t i = 0; i < count; ++i) {
     const Index at = unravel(i, y.dims);
     Index from(at.size());
-    for (std::size_t k = 0; k < at.size(); ++k) from[static_cast<std::size_t>((perm[k] + rank) % rank)] = at[k];
+    for (std::size_t k = 0; k < at.size(); ++k)
+      from[static_cast<std::size_t>((perm[k] + rank) % rank)] = at[k];
     copy_element(x, ravel(from, x.dims), y, i);
   }
 }
@@ -83,7 +84,8 @@ void run_repeat(const OpCall& call) {  // Expand and Tile: the place modulo the 
 
 void run_concat(const OpCall& call) {
   const TensorView& y = call.out[0];
-  const auto axis = static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(y.dims.size())));
+  const auto axis =
+      static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(y.dims.size())));
   std::int64_t begin = 0;
   for (const TensorView& x : call.in) {
     const std::int64_t count = x.size();
@@ -98,7 +100,8 @@ void run_concat(const OpCall& call) {
 
 void run_split(const OpCall& call) {
   const TensorView& x = call.in[0];
-  const auto axis = static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(x.dims.size())));
+  const auto axis =
+      static_cast<std::size_t>(axis_of(*call.node, "axis", 0, static_cast<std::int64_t>(x.dims.size())));
   const std::vector<std::int64_t> sizes = split_sizes(call);
   std::int64_t begin = 0;
   for (std::size_t part = 0; part < call.out.size(); begin += sizes[part++]) {

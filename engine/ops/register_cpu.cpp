@@ -9,6 +9,7 @@ const Registry& cpu_registry() {
     Registry r;
     register_quant(r);
     register_linear(r);
+    register_basic(r);
     return r;
   }();
   return registry;

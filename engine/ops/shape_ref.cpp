@@ -48,7 +48,8 @@ void run_range(const OpCall& call) {
     const std::int64_t count = y.size();
     for (std::int64_t i = 0; i < count; ++i) {
       if constexpr (std::is_integral_v<T>)  // unsigned, so that nothing overflows
-        y.mut<T>()[i] = static_cast<T>(static_cast<std::uint64_t>(start) + static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(delta));
+        y.mut<T>()[i] = static_cast<T>(static_cast<std::uint64_t>(start) +
+                                       static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(delta));
       else
         y.mut<T>()[i] = start + static_cast<T>(i) * delta;
     }
@@ -68,7 +69,9 @@ void run_cast(const OpCall& call) {
   CastOptions options;
   options.saturate = call.node->attr("saturate", std::int64_t{1}) != 0;
   const std::string round = call.node->attr("round_mode", "up");
-  options.round = round == "down" ? E8m0Round::kDown : round == "nearest" ? E8m0Round::kNearest : E8m0Round::kUp;
+  options.round = round == "down"      ? E8m0Round::kDown
+                  : round == "nearest" ? E8m0Round::kNearest
+                                       : E8m0Round::kUp;
   const TensorView &x = call.in[0], &y = call.out[0];
   const int in_bits = bits(x.dtype), out_bits = bits(y.dtype);
   // Pieces start at whole bytes: the grain is a multiple of 8.
@@ -120,10 +123,12 @@ void run_one_hot(const OpCall& call) {
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = i / inner % depth, source = i / inner / depth * inner + i % inner;
     double index = 0;
-    with_native_type(indices.dtype, [&](auto zero) { index = static_cast<double>(indices.as<decltype(zero)>()[source]); });
+    with_native_type(indices.dtype,
+                     [&](auto zero) { index = static_cast<double>(indices.as<decltype(zero)>()[source]); });
     if (index < 0) index += static_cast<double>(depth);
     const std::size_t on = index == static_cast<double>(at) ? 1 : 0;
-    std::memcpy(y.mut<std::byte>() + static_cast<std::size_t>(i) * size, values.as<std::byte>() + on * size, size);
+    std::memcpy(y.mut<std::byte>() + static_cast<std::size_t>(i) * size, values.as<std::byte>() + on * size,
+                size);
   }
 }
 

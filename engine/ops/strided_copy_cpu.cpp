@@ -105,7 +105,8 @@ bool make_tiles(StridedCopy& copy) {
   for (std::size_t i = last; i-- > 0;) {
     if (copy.in_strides[i] != 1 || copy.dims[i] < 4 || copy.dims[last] < 4) continue;
     const auto move = [&](Dims& dims) {
-      std::rotate(dims.begin() + static_cast<std::ptrdiff_t>(i), dims.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+      std::rotate(dims.begin() + static_cast<std::ptrdiff_t>(i),
+                  dims.begin() + static_cast<std::ptrdiff_t>(i) + 1,
                   dims.begin() + static_cast<std::ptrdiff_t>(last));
     };
     move(copy.dims);
@@ -121,7 +122,8 @@ void run_copy(StridedCopy copy, const T* in, T* out, ThreadPool& pool) {
   const bool tiles = make_tiles(copy);
   const std::size_t last = copy.dims.size() - 1, inner = tiles ? 2 : 1;
   std::int64_t outer = 1, block = 1;
-  for (std::size_t i = 0; i < copy.dims.size(); ++i) (i + inner < copy.dims.size() ? outer : block) *= copy.dims[i];
+  for (std::size_t i = 0; i < copy.dims.size(); ++i)
+    (i + inner < copy.dims.size() ? outer : block) *= copy.dims[i];
   if (outer * block == 0) return;
   constexpr std::int64_t kPieceBytes = 65536;
   const std::int64_t bytes = static_cast<std::int64_t>(sizeof(T));
@@ -187,7 +189,8 @@ void fill_elements(const void* value, int element_bytes, void* out, std::int64_t
   // Doubling: each copy repeats all that was written before.
   std::memcpy(to, value, size);
   const std::size_t total = size * static_cast<std::size_t>(n);
-  for (std::size_t done = size; done < total; done *= 2) std::memcpy(to + done, to, std::min(done, total - done));
+  for (std::size_t done = size; done < total; done *= 2)
+    std::memcpy(to + done, to, std::min(done, total - done));
 }
 
 }  // namespace pare
