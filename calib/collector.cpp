@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <mutex>
 #include <utility>
@@ -112,6 +113,7 @@ void Collector::collect(int index, const TensorView& values) {
   Slot& slot = *slots_[static_cast<std::size_t>(index)];
   const std::int64_t n = values.size();
   if (n == 0) return;
+  const auto start = std::chrono::steady_clock::now();
   values_seen_ += n;
   const float* floats = values.as<float>();
   if (values.dtype != DType::kF32) {
@@ -130,6 +132,7 @@ void Collector::collect(int index, const TensorView& values) {
   }
   collect_floats(slot, floats, n);
   if (slot.channel_axis >= 0) count_channels(slot, floats, values.dims);
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 std::unique_ptr<Collector::Counters> Collector::borrow() {

@@ -46,6 +46,7 @@ class Collector {
 
   std::vector<TensorStats> stats() const;  // sorted by name
   std::int64_t values_seen() const { return values_seen_; }
+  double seconds() const { return seconds_; }  // that counting took, wall clock
 
   // Bytes that counting `tensors` tensors takes, with `threads` threads.
   static std::int64_t predicted_bytes(std::int64_t tensors, int threads);
@@ -65,6 +66,7 @@ class Collector {
   std::vector<std::unique_ptr<Counters>> idle_;  // counters of threads, all zero between calls
   std::vector<float> converted_;
   std::int64_t values_seen_ = 0;
+  double seconds_ = 0;
 };
 
 }  // namespace pare
