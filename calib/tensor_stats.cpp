@@ -16,7 +16,7 @@ int width_exponent(float largest) {
   return std::max(e + 1 - std::countr_zero(static_cast<unsigned>(kBins)), kNarrowest);
 }
 
-float ValueCounts::amax() const { return std::max(-min, max); }
+float ValueCounts::amax() const { return std::max(-min, max) + 0.0f; }  // -0 is 0
 
 void ValueCounts::add(const ValueCounts& part) {
   if (part.finite() > 0) {
