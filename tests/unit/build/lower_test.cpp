@@ -1,0 +1,135 @@
+// Lowering keeps the function, keeps what is watched, and fuses what it says it fuses.
+//
+// Tolerance: lowering changes no arithmetic but the order of sums (at most 16*9 products here) and where a
+// result is rounded; each of about 5 layers adds a relative error of at most 144 * 2^-24, so 1e-4 of the
+// largest value is loose enough for any order and tight enough to see a wrong bias or layout.
+#include "engine/build/lower_cpu.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "engine/run/session.h"
+#include "tests/unit/quant/build_graph.h"
+
+namespace pare {
+namespace {
+
+Tensor random_input(Dims dims, unsigned seed) {
+  Tensor tensor = Tensor::allocate(DType::kF32, std::move(dims));
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.mut<float>()[i] = normal(rng);
+  return tensor;
+}
+
+std::vector<float> run(std::shared_ptr<const Graph> graph, const Tensor& x, ThreadPool& pool) {
+  Session session(std::move(graph), {&pool, true, false});
+  const Tensor y = session.run({x})[0];
+  return {y.as<float>(), y.as<float>() + y.size()};
+}
+
+void expect_close(const std::vector<float>& a, const std::vector<float>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  float largest = 0;
+  for (const float v : b) largest = std::max(largest, std::fabs(v));
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-4f * largest) << i;
+}
+
+std::map<std::string, int> count_ops(const Graph& graph) {
+  std::map<std::string, int> counts;
+  for (const NodeId id : graph.nodes()) ++counts[graph.node(id).domain + "." + graph.node(id).op];
+  return counts;
+}
+
+TEST(LowerForCpu, KeepsTheFunctionAndFusesTheBlock) {
+  const Graph graph = quant::test::residual_block();
+  ThreadPool pool(2);
+  const Lowered lowered = lower_for_cpu(graph);
+  const std::map<std::string, int> ops = count_ops(*lowered.graph);
+  // Three convolutions (Relu and Add inside), one pool, one Gemm; Relu and Add are gone.
+  EXPECT_EQ(ops.at("pare.Conv"), 3);
+  EXPECT_EQ(ops.at("pare.MatMul"), 1);
+  EXPECT_EQ(ops.count(".Relu"), 0u);
+  EXPECT_EQ(ops.count(".Add"), 0u);
+  for (const std::int64_t batch : {1, 2, 5}) {
+    const Tensor x = random_input({batch, 8, 6, 6}, 3);
+    expect_close(run(lowered.graph, x, pool), run(std::make_shared<Graph>(graph), x, pool));
+  }
+}
+
+TEST(LowerForCpu, WatchedValuesSurviveWithTheirContents) {
+  const Graph graph = quant::test::residual_block();
+  ThreadPool pool(1);
+  const Tensor x = random_input({2, 8, 6, 6}, 5);
+  LowerOptions options;
+  std::vector<const char*> watched = {"conv1", "relu1", "conv2",  "shortcut",
+                                      "sum",   "relu2", "pooled", "flat"};
+  for (const char* name : watched) options.keep.push_back(graph.find_value(name));
+  const Lowered lowered = lower_for_cpu(graph, options);
+
+  Session plain(std::make_shared<Graph>(graph), {&pool, true, false});
+  std::map<std::string, std::vector<float>> want;
+  for (const char* name : watched)
+    plain.watch(graph.find_value(name), [&want, name](ValueId, const TensorView& v) {
+      want[name].assign(v.as<float>(), v.as<float>() + v.size());
+    });
+  plain.run({x});
+
+  Session session(lowered.graph, {&pool, true, false});
+  int seen = 0;
+  for (const char* name : watched) {
+    const ValueId twin = lowered.find(graph.find_value(name));
+    ASSERT_NE(twin, ValueId::kNone) << name;
+    const bool moved = lowered.graph->value(twin).layout == Layout::kChannelsLast;
+    session.watch(twin, [&, name, moved](ValueId, const TensorView& v) {
+      ++seen;
+      std::vector<float> got(v.as<float>(), v.as<float>() + v.size());
+      if (moved) {  // [N,H,W,C] back to [N,C,H,W]
+        const std::int64_t n = v.dims[0], h = v.dims[1], w = v.dims[2], c = v.dims[3];
+        for (std::int64_t i = 0; i < n; ++i)
+          for (std::int64_t k = 0; k < c; ++k)
+            for (std::int64_t p = 0; p < h * w; ++p)
+              got[static_cast<std::size_t>((i * c + k) * h * w + p)] = v.as<float>()[(i * h * w + p) * c + k];
+      }
+      SCOPED_TRACE(name);
+      expect_close(got, want[name]);
+    });
+  }
+  session.run({x});
+  EXPECT_EQ(seen, static_cast<int>(watched.size()));
+}
+
+TEST(LowerForCpu, SwitchesLeaveTheGraphAsItIs) {
+  const Graph graph = quant::test::residual_block();
+  LowerOptions options;
+  options.fuse = false;
+  options.channels_last = false;
+  const std::map<std::string, int> ops = count_ops(*lower_for_cpu(graph, options).graph);
+  EXPECT_EQ(ops.at(".Conv"), 3);
+  EXPECT_EQ(ops.at(".Relu"), 2);
+}
+
+// The same bits for a sample alone, in a batch, at another place of it, and on more threads.
+TEST(LowerForCpu, ResultsDoNotDependOnBatchOrThreads) {
+  const Graph graph = quant::test::residual_block();
+  const Lowered lowered = lower_for_cpu(graph);
+  const Tensor x = random_input({7, 8, 6, 6}, 9);
+  ThreadPool one(1), two(2);
+  const std::vector<float> all = run(lowered.graph, x, one);
+  EXPECT_EQ(run(lowered.graph, x, two), all);
+  const std::size_t classes = all.size() / 7;
+  for (std::int64_t i = 0; i < 7; ++i) {
+    const std::int64_t each = 8 * 6 * 6;
+    const Tensor sample =
+        Tensor::copy_of(DType::kF32, {1, 8, 6, 6}, x.as<float>() + i * each, sizeof(float) * each);
+    const std::vector<float> alone = run(lowered.graph, sample, one);
+    for (std::size_t k = 0; k < classes; ++k)
+      EXPECT_EQ(alone[k], all[static_cast<std::size_t>(i) * classes + k]) << i;
+  }
+}
+
+}  // namespace
+}  // namespace pare

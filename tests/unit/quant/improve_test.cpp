@@ -1,0 +1,120 @@
+// Smoothing keeps the float function; bias correction removes the mean error.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "engine/run/session.h"
+#include "quant/bias_correction.h"
+#include "quant/smooth.h"
+#include "tests/unit/quant/build_graph.h"
+
+namespace pare::quant {
+namespace {
+
+Tensor random_input(Dims dims, unsigned seed, float mean = 0) {
+  Tensor tensor = Tensor::allocate(DType::kF32, std::move(dims));
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal(mean);
+  for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.mut<float>()[i] = normal(rng);
+  return tensor;
+}
+
+std::vector<float> run(const Graph& graph, const Tensor& x) {
+  ThreadPool pool(1);
+  Session session(std::make_shared<Graph>(graph), {&pool, true, false});
+  const Tensor y = session.run({x})[0];
+  return {y.as<float>(), y.as<float>() + y.size()};
+}
+
+TEST(Smooth, FindsTheConvBehindARelu) {
+  const Graph graph = test::residual_block();
+  const std::vector<SmoothGroup> groups = find_smooth_groups(graph);
+  // relu1 is read by conv2 alone; relu2 goes into a pool and a Flatten, which are not linear.
+  ASSERT_EQ(groups.size(), 1u);
+  EXPECT_EQ(graph.value(groups[0].value).name, "relu1");
+  EXPECT_EQ(groups[0].channels, 16);
+}
+
+TEST(Smooth, KeepsTheFloatFunction) {
+  Graph graph = test::residual_block();
+  const Tensor x = random_input({3, 8, 6, 6}, 2);
+  const std::vector<float> before = run(graph, x);
+  std::vector<float> s;
+  for (int c = 0; c < 16; ++c) s.push_back(std::exp2(static_cast<float>(c % 7) - 3));
+  apply_smoothing(graph, find_smooth_groups(graph)[0], s);
+  const std::vector<float> after = run(graph, x);
+  // Powers of two move no rounding at all: the same bits.
+  EXPECT_EQ(after, before);
+}
+
+TEST(Smooth, EqualizesOneLoudChannel) {
+  const Graph graph = test::residual_block();
+  const SmoothGroup group = find_smooth_groups(graph)[0];
+  ChannelStats stats{std::vector<double>(16, 1.0), std::vector<double>(16, 0.1)};
+  stats.amax[5] = 50;
+  stats.mean_square[5] = 100;
+  const SmoothChoice choice = choose_smoothing(graph, group, stats, 127);
+  ASSERT_EQ(choice.scales.size(), 16u);
+  EXPECT_GT(choice.predicted_gain_db, 3);
+  EXPECT_GT(choice.scales[5], 2 * choice.scales[4]);
+  // Nothing to gain where all channels and all weights are alike.
+  Graph flat = graph;
+  for (const NodeId id : group.consumers) {
+    Tensor w = flat.value(flat.node(id).in[1]).constant.clone();
+    for (std::int64_t i = 0; i < w.size(); ++i) w.mut<float>()[i] = i % 2 == 0 ? 0.5f : -0.5f;
+    flat.value(flat.node(id).in[1]).constant = w;
+  }
+  const ChannelStats even{std::vector<double>(16, 1.0), std::vector<double>(16, 0.1)};
+  EXPECT_TRUE(choose_smoothing(flat, group, even, 127).scales.empty());
+}
+
+// With ranges far too small nearly everything is clipped, which moves the mean of each output. The
+// correction is exact in expectation, so the mean error must fall by far more than half.
+TEST(BiasCorrection, TakesTheMeanErrorOut) {
+  Graph graph = test::residual_block();
+  ThreadPool pool(1);
+  Spec spec;
+  spec.ops = {"Gemm"};
+  Plan plan;
+  plan.placement = place(graph, spec);
+  ASSERT_EQ(plan.placement.activations.size(), 1u);
+  plan.weights = plan_weights(graph, plan.placement, "search", pool);
+  plan.activations.push_back(activation_from_range(plan.placement.activations[0].format, {0, 0.3, "test"}));
+  const std::vector<BiasTarget> targets = find_bias_targets(graph, plan.placement);
+  ASSERT_EQ(targets.size(), 1u);
+
+  const Tensor x = random_input({64, 8, 6, 6}, 4);
+  InputMeans means{std::vector<double>(16), std::vector<double>(16)};
+  {
+    Session session(std::make_shared<Graph>(graph), {&pool, true, false});
+    session.watch(plan.placement.activations[0].value, [&](ValueId, const TensorView& v) {
+      for (std::int64_t i = 0; i < v.size(); ++i) {
+        const double value = static_cast<double>(v.as<float>()[i]),
+                     s = static_cast<double>(plan.activations[0].scale);
+        const double code = std::fmin(127, std::fmax(-128, std::nearbyint(value / s)));
+        means.mean[static_cast<std::size_t>(i % 16)] += value / 64;
+        means.error[static_cast<std::size_t>(i % 16)] += (code * s - value) / 64;
+      }
+    });
+    session.run({x});
+  }
+  const std::vector<float> exact = run(graph, x);
+  const auto mean_error = [&](const Graph& source) {
+    const std::vector<float> y = run(apply(source, plan), x);
+    std::vector<double> error(5, 0.0);
+    for (std::size_t i = 0; i < y.size(); ++i)
+      error[i % 5] += (static_cast<double>(y[i]) - static_cast<double>(exact[i])) / 64;
+    double worst = 0;
+    for (const double e : error) worst = std::max(worst, std::fabs(e));
+    return worst;
+  };
+  const double before = mean_error(graph);
+  Graph corrected = graph;
+  correct_biases(corrected, plan, targets, {means});
+  EXPECT_GT(before, 1e-2);
+  EXPECT_LT(mean_error(corrected), before * 1e-3);
+}
+
+}  // namespace
+}  // namespace pare::quant
