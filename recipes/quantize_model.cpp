@@ -42,18 +42,6 @@ Lowered lower_keeping(const Graph& graph, const std::vector<ValueId>& values) {
   return lower_for_cpu(graph, options);
 }
 
-void run_samples(Session& session, Dataset& data, SampleRange range, ThreadPool& pool, DigestSum* hash,
-                 Progress* progress, const char* what) {
-  const std::int64_t batch = std::max<std::int64_t>(data.batch_size(), 1);
-  ProgressStep step(progress != nullptr ? *progress : no_progress(), what, range.end - range.begin);
-  for (std::int64_t begin = range.begin; begin < range.end; begin += batch) {
-    const Batch b = data.read(begin, std::min(begin + batch, range.end), &pool);
-    session.run(b.inputs);
-    if (hash != nullptr) hash->add(data.hash_sum(b, &pool));
-    step.advance(b.count);
-  }
-}
-
 WatchedValue watched(const Lowered& lowered, const Graph& graph, ValueId id, int channel_axis) {
   const ValueId twin = lowered.find(id);
   PARE_ASSERT(twin != ValueId::kNone);
@@ -104,7 +92,7 @@ class Flow {
     if (may_score()) {
       reference_ = outputs_of(*in_.graph);
       best_score = score(base_, best_method, best_method);
-      if (choices_.spec.method == "auto" && smooth()) {
+      if (choices_.spec.method == "auto" && in_.calibration != nullptr && smooth()) {
         const double smoothed = score(smoothed_, best_method, best_method + " + smoothing");
         if (smoothed > best_score) {
           best = &smoothed_;
@@ -127,7 +115,7 @@ class Flow {
 
  private:
   bool may_score() const {
-    return in_.calibration != nullptr && in_.held_out.end > in_.held_out.begin &&
+    return in_.held_out != nullptr && in_.held_out_range.end > in_.held_out_range.begin &&
            choices_.spec.activations.active() &&
            (choices_.calibrator == "auto" || choices_.spec.method == "auto");
   }
@@ -208,7 +196,7 @@ class Flow {
     EvaluateOptions options;
     options.pool = in_.pool;
     options.progress = in_.progress;
-    std::vector<Tensor> outputs = collect_outputs(graph, *in_.calibration, in_.held_out, options);
+    std::vector<Tensor> outputs = collect_outputs(graph, *in_.held_out, in_.held_out_range, options);
     out_.scoring_seconds += watch.seconds();
     return outputs;
   }
@@ -224,11 +212,6 @@ class Flow {
     return score_plan(v.graph, plan_for(v, method), label);
   }
 
-  SampleRange moment_range() const {
-    return {in_.calibration_range.begin,
-            std::min(in_.calibration_range.end, in_.calibration_range.begin + kMomentSamples)};
-  }
-
   std::vector<ChannelMoments> moments_of(const Graph& graph, const std::vector<ValueId>& values,
                                          std::vector<MomentRequest> requests, const std::vector<int>& axes) {
     const Lowered lowered = lower_keeping(graph, values);
@@ -237,8 +220,15 @@ class Flow {
       requests[i].value = watched(lowered, graph, values[i], axes[i]);
     MomentCollector collector(*in_.pool);
     collector.attach(session, requests);
-    run_samples(session, *in_.calibration, moment_range(), *in_.pool, nullptr, in_.progress,
-                "channel moments");
+    Dataset& data = *in_.calibration;
+    const std::int64_t samples =
+        data.fixed_batch() > 0 ? data.sample_count() : std::min(data.sample_count(), kMomentSamples);
+    ProgressStep step(in_.progress != nullptr ? *in_.progress : no_progress(), "channel moments", samples);
+    for (std::int64_t begin = 0; begin < samples; begin += data.batch_size()) {
+      const std::int64_t end = std::min(begin + data.batch_size(), samples);
+      session.run(data.read(begin, end, in_.pool).inputs);
+      step.advance(end - begin);
+    }
     return collector.moments();
   }
 
@@ -263,7 +253,7 @@ class Flow {
     if (groups.empty()) return false;
     const std::vector<ChannelMoments> moments = moments_of(base_.graph, values, requests, axes);
     Graph graph = base_.graph;
-    std::vector<WatchRequest> changed;
+    std::vector<CalibratedValue> changed;
     const double levels = format_info(choices_.spec.activations.dtype).largest;
     for (std::size_t i = 0; i < groups.size(); ++i) {
       const TensorStats* s = find_stats(in_.stats, graph.value(groups[i].value).name);
@@ -278,8 +268,10 @@ class Flow {
     check_unchanged(graph);
     // Everything but the smoothed values is what it was.
     smoothed_stats_ = in_.stats;
-    for (TensorStats& fresh : collect_statistics(graph, *in_.calibration, in_.calibration_range, changed,
-                                                 *in_.pool, in_.progress)) {
+    CalibrateOptions options;
+    options.pool = in_.pool;
+    options.progress = in_.progress;
+    for (TensorStats& fresh : calibrate(graph, changed, *in_.calibration, options).statistics.tensors) {
       const auto it = std::lower_bound(smoothed_stats_.begin(), smoothed_stats_.end(), fresh.name,
                                        [](const TensorStats& a, const std::string& n) { return a.name < n; });
       *it = std::move(fresh);
@@ -337,7 +329,7 @@ class Flow {
     out_.plan = plan_for(best, method);
     out_.source = best.graph;
     std::string chosen = label;
-    if (may_score() && choices_.spec.method == "auto") {
+    if (may_score() && choices_.spec.method == "auto" && in_.calibration != nullptr) {
       int corrected = 0;
       Graph graph = correct_bias(best, out_.plan, corrected);
       if (corrected > 0 && score_plan(graph, out_.plan, label + " + bias correction") > best_score) {
@@ -368,32 +360,16 @@ class Flow {
 
 }  // namespace
 
-std::vector<WatchRequest> values_to_watch(const Graph& graph, const quant::Spec& spec) {
+std::vector<CalibratedValue> values_to_watch(const Graph& graph, const quant::Spec& spec) {
   const quant::Placement placement = quant::place(graph, spec);
   std::map<ValueId, int> axes;
   for (const quant::ActivationSite& site : placement.activations) axes[site.value] = -1;
   if (spec.method == "auto")
     for (const quant::SmoothGroup& group : quant::find_smooth_groups(graph))
       if (is_smoothable(group, placement)) axes[group.value] = group.channel_axis;
-  std::vector<WatchRequest> requests;
+  std::vector<CalibratedValue> requests;
   for (const auto& [value, axis] : axes) requests.push_back({value, axis});
   return requests;
-}
-
-std::vector<TensorStats> collect_statistics(const Graph& graph, Dataset& data, SampleRange range,
-                                            const std::vector<WatchRequest>& values, ThreadPool& pool,
-                                            Progress* progress, DigestSum* data_hash) {
-  std::vector<ValueId> ids;
-  for (const WatchRequest& request : values) ids.push_back(request.value);
-  const Lowered lowered = lower_keeping(graph, ids);
-  Session session(lowered.graph, {&pool, true, false});
-  std::vector<WatchedValue> list;
-  for (const WatchRequest& request : values)
-    list.push_back(watched(lowered, graph, request.value, request.channel_axis));
-  Collector collector(pool);
-  collector.attach(session, list);
-  run_samples(session, data, range, pool, data_hash, progress, "calibrating");
-  return collector.stats();
 }
 
 QuantizeOutcome quantize_model(const QuantizeInput& input, const QuantizeChoices& choices) {

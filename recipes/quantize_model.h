@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "calib/calibrate.h"
 #include "calib/ranges.h"
 #include "calib/tensor_stats.h"
 #include "datasets/dataset.h"
@@ -26,25 +27,16 @@
 
 namespace pare {
 
-// The activations that calibration must watch for a spec, and their channel axis where smoothing may ask for
-// maxima by channel (-1 elsewhere). Ids of `graph`.
-struct WatchRequest {
-  ValueId value = ValueId::kNone;
-  int channel_axis = -1;
-};
-std::vector<WatchRequest> values_to_watch(const Graph& graph, const quant::Spec& spec);
-
-// One pass over samples: statistics of the requested values, sorted by name. `batch` 0: the data set's.
-std::vector<TensorStats> collect_statistics(const Graph& graph, Dataset& data, SampleRange range,
-                                            const std::vector<WatchRequest>& values, ThreadPool& pool,
-                                            Progress* progress = nullptr, DigestSum* data_hash = nullptr);
+// The activations that calibration must watch for a spec, with their channel axis where smoothing may ask for
+// maxima by channel. Ids of `graph`.
+std::vector<CalibratedValue> values_to_watch(const Graph& graph, const quant::Spec& spec);
 
 struct QuantizeInput {
   const Graph* graph = nullptr;    // float, simplified, with shapes
   std::vector<TensorStats> stats;  // of values_to_watch; sorted by name
-  Dataset* calibration = nullptr;  // may be null: then no scoring, smoothing, bias correction
-  SampleRange calibration_range;   // what the statistics saw
-  SampleRange held_out;            // for scoring; empty: none, the mix is taken
+  Dataset* calibration = nullptr;  // what the statistics saw. Null: no smoothing, no bias correction
+  Dataset* held_out = nullptr;     // for scoring: samples that calibration did not see. Null or an empty
+  SampleRange held_out_range;      // range: nothing is scored, the mix is taken
   ThreadPool* pool = nullptr;      // required
   Progress* progress = nullptr;
 };
