@@ -1,0 +1,196 @@
+// Sessions: reuse of buffers, shapes that change, watchers, aliases, errors in words.
+#include "engine/run/session.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/ir/schema.h"
+
+namespace pare {
+namespace {
+
+class Builder {
+ public:
+  Graph graph;
+
+  ValueId input(const char* name, std::vector<Dim> dims, DType dtype = DType::kF32) {
+    Value value;
+    value.name = name;
+    value.dtype = dtype;
+    value.shape = Shape(std::move(dims));
+    const ValueId id = graph.add_value(value);
+    graph.inputs.push_back(id);
+    return id;
+  }
+  ValueId op(const char* name, std::vector<ValueId> in, Attributes attrs = {}) {
+    Value value;
+    value.name = std::string(name) + std::to_string(graph.node_count());
+    value.dtype = DType::kF32;
+    Node node;
+    node.op = name;
+    node.name = value.name;
+    node.in = std::move(in);
+    node.attrs = std::move(attrs);
+    node.out = {graph.add_value(value)};
+    const ValueId out = node.out[0];
+    graph.add_node(std::move(node));
+    return out;
+  }
+  std::shared_ptr<const Graph> finish(std::vector<ValueId> outputs) {
+    graph.outputs = std::move(outputs);
+    infer_shapes(graph);
+    verify(graph);
+    return std::make_shared<Graph>(graph);
+  }
+};
+
+Tensor row(const std::vector<float>& values) {
+  return Tensor::from(DType::kF32, {static_cast<std::int64_t>(values.size())}, values);
+}
+
+std::vector<float> values(const Tensor& tensor) {
+  return {tensor.as<float>(), tensor.as<float>() + tensor.size()};
+}
+
+// y = (x + x) * x ... twenty times: two buffers are enough whatever the depth.
+TEST(Session, BuffersAreReusedByLifetime) {
+  Builder b;
+  const ValueId x = b.input("x", {Dim::named("n")});
+  ValueId y = x;
+  for (int i = 0; i < 20; ++i) y = b.op("Add", {y, x});
+  ThreadPool pool(1);
+  Session session(b.finish({y}), {&pool, true, false});
+  const std::int64_t n = 10000;
+  const Tensor out = session.run({row(std::vector<float>(static_cast<std::size_t>(n), 1.0f))})[0];
+  EXPECT_EQ(out.as<float>()[n - 1], 21.0f);
+  EXPECT_LE(session.buffer_bytes(), 2 * 4 * n + 256);
+}
+
+TEST(Session, EveryBatchSizeAndBackAgain) {
+  Builder b;
+  const ValueId x = b.input("x", {Dim::named("n"), Dim::of(2)});
+  ThreadPool pool(2);
+  Session session(b.finish({b.op("Relu", {x})}), {&pool, true, false});
+  for (const std::int64_t n : {3, 1, 0, 64, 3, 7, 9, 11, 3}) {
+    Tensor in = Tensor::allocate(DType::kF32, {n, 2});
+    for (std::int64_t i = 0; i < 2 * n; ++i) in.mut<float>()[i] = static_cast<float>(i) - 3;
+    const Tensor out = session.run({in})[0];
+    ASSERT_EQ(out.dims(), (Dims{n, 2}));
+    for (std::int64_t i = 0; i < 2 * n; ++i)
+      ASSERT_EQ(out.as<float>()[i], std::fmax(0.0f, static_cast<float>(i) - 3));
+  }
+}
+
+// A value that is read later must not be overwritten by an operator that works in place.
+TEST(Session, InPlaceOnlyWhenNobodyElseReads) {
+  Builder b;
+  const ValueId x = b.input("x", {Dim::named("n")});
+  const ValueId a = b.op("Add", {x, x});
+  const ValueId relu = b.op("Relu", {a});
+  const ValueId again = b.op("Sub", {a, relu});
+  ThreadPool pool(1);
+  Session session(b.finish({again, relu, a}), {&pool, true, false});
+  const std::vector<Tensor> out = session.run({row({-1, 2})});
+  EXPECT_EQ(values(out[0]), (std::vector<float>{-2, 0}));
+  EXPECT_EQ(values(out[1]), (std::vector<float>{0, 4}));
+  EXPECT_EQ(values(out[2]), (std::vector<float>{-2, 4}));
+}
+
+// Reshape shares memory with its input; both stay right when either is overwritten in place afterwards.
+TEST(Session, AliasesKeepTheirMemory) {
+  Builder b;
+  const ValueId x = b.input("x", {Dim::named("n"), Dim::of(2)});
+  const ValueId shape = b.graph.add_constant("shape", Tensor::ints({-1}));
+  const ValueId a = b.op("Add", {x, x});
+  const ValueId flat = b.op("Reshape", {a, shape});
+  const ValueId relu = b.op("Relu", {flat});
+  const ValueId sum = b.op("Neg", {a});
+  ThreadPool pool(1);
+  Session session(b.finish({relu, sum, flat}), {&pool, true, false});
+  const std::vector<Tensor> out = session.run({Tensor::from<float>(DType::kF32, {2, 2}, {-1, 1, 2, -2})});
+  EXPECT_EQ(values(out[0]), (std::vector<float>{0, 2, 4, 0}));
+  EXPECT_EQ(values(out[1]), (std::vector<float>{2, -2, -4, 4}));
+  EXPECT_EQ(values(out[2]), (std::vector<float>{-2, 2, 4, -4}));
+}
+
+// The output shape depends on a value that is computed: seen anew in each run.
+TEST(Session, ShapesThatDependOnValues) {
+  Builder b;
+  const ValueId x = b.input("x", {Dim::of(6)});
+  const ValueId shape = b.input("shape", {Dim::of(2)}, DType::kI64);
+  ThreadPool pool(1);
+  Session session(b.finish({b.op("Reshape", {x, shape})}), {&pool, true, false});
+  const Tensor data = row({1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(session.run({data, Tensor::ints({2, 3})})[0].dims(), (Dims{2, 3}));
+  EXPECT_EQ(session.run({data, Tensor::ints({3, 2})})[0].dims(), (Dims{3, 2}));
+  EXPECT_EQ(session.run({data, Tensor::ints({2, 3})})[0].dims(), (Dims{2, 3}));
+  EXPECT_THROW(session.run({data, Tensor::ints({4, 2})}), Error);
+  // A failed run leaves nothing behind.
+  EXPECT_EQ(session.run({data, Tensor::ints({1, 6})})[0].dims(), (Dims{1, 6}));
+}
+
+TEST(Session, WatchersSeeInputsConstantsAndResults) {
+  Builder b;
+  const ValueId x = b.input("x", {Dim::of(2)});
+  const ValueId c = b.graph.add_constant("c", row({10, 20}));
+  const ValueId y = b.op("Add", {x, c});
+  const ValueId z = b.op("Relu", {y});
+  ThreadPool pool(1);
+  Session session(b.finish({z}), {&pool, true, false});
+  std::map<ValueId, std::vector<float>> seen;
+  for (const ValueId id : {x, c, y, z})
+    session.watch(id, [&](ValueId v, const TensorView& view) {
+      seen[v].assign(view.as<float>(), view.as<float>() + view.size());
+    });
+  session.run({row({-15, 1})});
+  EXPECT_EQ(seen[x], (std::vector<float>{-15, 1}));
+  EXPECT_EQ(seen[c], (std::vector<float>{10, 20}));
+  EXPECT_EQ(seen[y], (std::vector<float>{-5, 21}));
+  EXPECT_EQ(seen[z], (std::vector<float>{0, 21}));
+  session.clear_watchers();
+  seen.clear();
+  session.run({row({0, 0})});
+  EXPECT_TRUE(seen.empty());
+}
+
+TEST(Session, WrongInputsAreUsageErrorsInWords) {
+  Builder b;
+  const ValueId x = b.input("image", {Dim::named("batch"), Dim::of(3)});
+  const ValueId w = b.input("other", {Dim::named("batch"), Dim::of(3)});
+  ThreadPool pool(1);
+  Session session(b.finish({b.op("Add", {x, w})}), {&pool, true, false});
+  const auto message = [&](std::vector<Tensor> inputs) {
+    try {
+      session.run(inputs);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const Tensor good = Tensor::from<float>(DType::kF32, {1, 3}, {1, 2, 3});
+  EXPECT_EQ(message({good}), "the model takes 2 inputs, 1 were given");
+  EXPECT_EQ(message({row({1, 2, 3}), good}), "input 'image' has shape [3], the model wants [batch,3]");
+  EXPECT_EQ(message({Tensor::from<std::int32_t>(DType::kI32, {1, 3}, {1, 2, 3}), good}),
+            "input 'image' is int32, the model wants float32");
+  EXPECT_EQ(message({good, Tensor::from<float>(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6})}),
+            "input 'other' has shape [2,3]: dimension 'batch' is 2 here and 1 in an input before");
+}
+
+TEST(Session, ProfileNamesKernels) {
+  Builder b;
+  const ValueId x = b.input("x", {Dim::of(4)});
+  ThreadPool pool(1);
+  Session session(b.finish({b.op("Relu", {x})}), {&pool, true, true});
+  session.run({row({1, 2, 3, 4})});
+  session.run({row({1, 2, 3, 4})});
+  const std::vector<Session::Profile> profile = session.profile();
+  ASSERT_EQ(profile.size(), 1u);
+  EXPECT_EQ(profile[0].runs, 2);
+  EXPECT_NE(profile[0].kernel.find("Relu"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pare
