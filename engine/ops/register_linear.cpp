@@ -6,6 +6,8 @@ namespace pare {
 
 void register_linear(Registry& registry) {
   register_pare_conv(registry);
+  register_conv_plain_cpu(registry);
+  register_channels_last(registry);
   register_matmul_cpu(registry);
   register_pare_matmul_ref(registry);
 }

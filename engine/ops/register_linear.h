@@ -6,6 +6,8 @@ namespace pare {
 class Registry;
 
 void register_pare_conv(Registry& registry);
+void register_conv_plain_cpu(Registry& registry);
+void register_channels_last(Registry& registry);
 void register_matmul_cpu(Registry& registry);
 void register_pare_matmul_ref(Registry& registry);
 
