@@ -21,8 +21,14 @@ PARE_INLINE F32 or_zero(F32 a) {  // NaN becomes 0
 }
 PARE_INLINE void store_codes(F32 rounded, std::int32_t zero, std::uint8_t* p, int n) {
   const __m512i q = _mm512_add_epi32(_mm512_cvtps_epi32(rounded.v), _mm512_set1_epi32(zero));
-  _mm512_mask_cvtepi32_storeu_epi8(p, F32::first(n), q);
+  const __m128i codes = _mm512_cvtepi32_epi8(q);
+  if (n == F32::kLanes)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), codes);
+  else
+    _mm_mask_storeu_epi8(p, F32::first(n), codes);
 }
+PARE_INLINE F32 round_even(F32 a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT)}; }
+PARE_INLINE bool any(F32::Mask m) { return m != 0; }
 
 #elif PARE_SIMD_LEVEL == 1
 
@@ -44,6 +50,10 @@ PARE_INLINE void store_codes(F32 rounded, std::int32_t zero, std::uint8_t* p, in
   const auto eight = static_cast<std::uint64_t>(_mm_cvtsi128_si64(_mm_packus_epi16(words, words)));
   std::memcpy(p, &eight, static_cast<std::size_t>(n));
 }
+PARE_INLINE F32 round_even(F32 a) {
+  return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+PARE_INLINE bool any(F32::Mask m) { return _mm256_movemask_ps(m) != 0; }
 
 #else
 
@@ -58,12 +68,30 @@ PARE_INLINE void store_codes(F32 rounded, std::int32_t zero, std::uint8_t* p, in
   *p = static_cast<std::uint8_t>(std::bit_cast<std::int32_t>(shifted) - 0x4B400000 + zero);
 }
 
+PARE_INLINE F32 round_even(F32 a) { return {(a.v + 12582912.0f) - 12582912.0f}; }
+PARE_INLINE bool any(F32::Mask m) { return m; }
+
 #endif
 
 struct Range {
   F32 scale, low, high;
   std::int32_t zero;
+  F32 reciprocal;  // 1 / scale
+  bool divide;     // always: 1 / scale is no good approximation
 };
+
+// v / scale, clamped, or a number that rounds to the same integer.
+//
+// t = v * (1 / scale) is off by at most three roundings, 3 * 2^-24 * 512 < 2^-13 for what is not clamped
+// away. Unless t lies within 2^-13 of the middle between two integers, which happens once in 4,096 elements,
+// it thus rounds to the integer that v / scale rounds to. A division costs as much as all the rest here.
+PARE_INLINE F32 quotient(F32 v, const Range& range) {
+  const auto clamp = [&](F32 q) { return min(range.high, max(range.low, or_zero(q))); };
+  if (range.divide) return clamp(v / range.scale);
+  const F32 t = clamp(v * range.reciprocal);
+  if (any(less(F32::set(0.5f - 0x1p-13f), abs(t - round_even(t))))) return clamp(v / range.scale);
+  return t;
+}
 
 template <typename Activation>
 PARE_INLINE void finish_vector(const QFinish& f, const Range& range, const std::int32_t* acc,
@@ -88,16 +116,20 @@ PARE_INLINE void finish_vector(const QFinish& f, const Range& range, const std::
     whole ? v.store(p) : v.store(p, n);
     return;
   }
-  const F32 q = min(range.high, max(range.low, or_zero(v / range.scale)));
-  store_codes(q, range.zero, static_cast<std::uint8_t*>(f.y) + at, n);
+  store_codes(quotient(v, range), range.zero, static_cast<std::uint8_t*>(f.y) + at, n);
 }
 
 template <typename Activation>
 PARE_INLINE void finish(const QFinish& f, const std::int32_t* acc, std::int64_t acc_stride, std::int64_t row,
                         int rows, std::int64_t column, std::int64_t columns, Activation activation) {
   const int low = f.y_type == DType::kI8 ? -128 : 0;
-  const Range range = {F32::set(f.y_scale), F32::set(static_cast<float>(low - f.y_zero)),
-                       F32::set(static_cast<float>(low + 255 - f.y_zero)), f.y_zero};
+  const float size = std::fabs(f.y_scale);
+  const Range range = {F32::set(f.y_scale),
+                       F32::set(static_cast<float>(low - f.y_zero)),
+                       F32::set(static_cast<float>(low + 255 - f.y_zero)),
+                       f.y_zero,
+                       F32::set(1.0f / f.y_scale),
+                       !(size > 0x1p-100f && size < 0x1p100f)};
   for (int r = 0; r < rows; ++r) {
     const std::int32_t* from = acc + r * acc_stride;
     std::int64_t c = 0;

@@ -1,4 +1,3 @@
-#include "engine/ops/change_layout.h"
 #include "engine/ops/qconv.h"
 #include "engine/ops/qmatmul.h"
 #include "engine/ops/quantize_linear.h"
@@ -19,10 +18,6 @@ void register_quant(Registry& registry) {
   registry.add(quantize_linear::dequantize_ref_kernel());
   registry.add(quantize_linear::fake_quant_rows_kernel());
   registry.add(quantize_linear::fake_quant_ref_kernel());
-  registry.add(change_layout::to_channels_last_tiles_kernel());
-  registry.add(change_layout::to_channels_last_ref_kernel());
-  registry.add(change_layout::to_plain_tiles_kernel());
-  registry.add(change_layout::to_plain_ref_kernel());
 }
 
 }  // namespace pare

@@ -129,6 +129,32 @@ TEST_P(QFinishCases, QuantizedEqualsQuantizeLinear) {
 
 // The activations that are no exact arithmetic: the same bits in every class, and near the real function.
 // vector_math_test.cpp bounds their errors in ulps; 1e-6 is twice the largest of them at these sizes.
+// Quotients at and beside every middle between two codes, where a product with 1 / scale may round the other
+// way: each float within 40 of them in the last place.
+TEST(QFinishRounding, MiddlesRoundAsDivisionDoes) {
+  for (const float y_scale : {0.1f, 0.043f, 3.7e-5f, 11.3f, -0.02f, 0x1.fffffep-101f}) {
+    std::vector<std::int32_t> acc;
+    std::vector<float> scale;
+    for (int code = -129; code < 129; ++code) {
+      float v = (static_cast<float>(code) + 0.5f) * y_scale;
+      for (int i = 0; i < 40; ++i) v = std::nextafter(v, -1e30f);
+      for (int i = 0; i < 80; ++i, v = std::nextafter(v, 1e30f)) acc.push_back(1), scale.push_back(v);
+    }
+    const auto n = static_cast<std::int64_t>(acc.size());
+    std::vector<std::uint8_t> want(acc.size()), got(acc.size());
+    const std::int32_t zero = 5;
+    quantize(scale.data(), ScaleLayout::per_tensor(n), &y_scale, &zero, {DType::kI8}, want.data());
+    QFinish f;
+    f.scale = scale.data();
+    f.y = got.data();
+    f.y_type = DType::kI8, f.y_scale = y_scale, f.y_zero = zero;
+    for_each_class([&](FinishFunction run) {
+      run(f, acc.data(), 0, 0, 1, 0, n);
+      EXPECT_EQ(got, want) << y_scale;
+    });
+  }
+}
+
 TEST(QFinishActivations, AgreeInAllClasses) {
   std::vector<std::int32_t> acc(64);
   for (int i = 0; i < 64; ++i) acc[static_cast<std::size_t>(i)] = i * 25 - 800;
