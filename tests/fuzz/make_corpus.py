@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Writes the first files of the fuzzing corpora: small valid files of every kind that a reader tells apart, and some that
+lie. Findings are added to the folders by hand and are not made here.
+
+    python tests/fuzz/make_corpus.py      needs numpy and onnx (scripts/test-venv)
+"""
+import io
+import os
+import struct
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T
+from onnx import helper as h
+
+CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'corpus')
+
+
+def write(target, name, data):
+    folder = os.path.join(CORPUS, target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), 'wb') as file:
+        file.write(data)
+
+
+def npy(array, **options):
+    out = io.BytesIO()
+    np.lib.format.write_array(out, array, **options)
+    return out.getvalue()
+
+
+def npy_with_header(header, data=b''):
+    text = header.encode('latin1')
+    text += b' ' * (-(len(text) + 11) % 64) + b'\n'
+    return b'\x93NUMPY\x01\x00' + struct.pack('<H', len(text)) + text + data
+
+
+def npz(compressed, **arrays):
+    out = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(out, **arrays)
+    return out.getvalue()
+
+
+def make_npy():
+    for dtype in ('uint8', 'int8', 'int64', 'float16', 'float32', 'float64', 'bool'):
+        write('npy', f'{dtype}.npy', npy(np.arange(6).reshape(2, 3).astype(dtype)))
+    write('npy', 'fortran.npy', npy(np.asfortranarray(np.arange(6, dtype='int32').reshape(2, 3))))
+    write('npy', 'scalar.npy', npy(np.float32(1.5)))
+    write('npy', 'empty.npy', npy(np.zeros((0, 3), 'float32')))
+    write('npy', 'big_endian.npy', npy(np.arange(3, dtype='>f4')))
+    write('npy', 'version2.npy', npy(np.arange(3, dtype='float32'), version=(2, 0)))
+    write('npy', 'object.npy', npy(np.array([{}], dtype=object), allow_pickle=True))
+    write('npy', 'huge.npy', npy_with_header("{'descr': '<f4', 'fortran_order': False, 'shape': (2684354560,), }", b'1234'))
+    write('npy', 'overflow.npy', npy_with_header(
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296), }"))
+    write('npy', 'negative.npy', npy_with_header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }"))
+    arrays = {'image': np.arange(12, dtype='float32').reshape(3, 4), 'label': np.array([1, 2], 'int64')}
+    write('npy', 'stored.npz', npz(False, **arrays))
+    write('npy', 'deflated.npz', npz(True, **arrays))
+
+
+def model(nodes, inputs, outputs, initializers=(), opset=17, functions=(), extra_opsets=(), **options):
+    graph = h.make_graph(nodes, 'g', inputs, outputs, list(initializers))
+    opsets = [h.make_opsetid('', opset)] + [h.make_opsetid(d, v) for d, v in extra_opsets]
+    return h.make_model(graph, opset_imports=opsets, functions=list(functions), ir_version=8, **options).SerializeToString()
+
+
+def value(name, shape, dtype=T.FLOAT):
+    return h.make_tensor_value_info(name, dtype, shape)
+
+
+def weights(name, shape, dtype=T.FLOAT, raw=True):
+    array = np.arange(int(np.prod(shape)), dtype='float32').reshape(shape)
+    if raw:
+        return onnx.numpy_helper.from_array(array.astype(h.tensor_dtype_to_np_dtype(dtype)), name)
+    return h.make_tensor(name, dtype, shape, array.flatten())
+
+
+def make_onnx():
+    x, y = value('x', ['n', 1, 4, 4]), value('y', ['n', 2, 2, 2])
+    conv = h.make_node('Conv', ['x', 'w', 'b'], ['c'], name='conv', kernel_shape=[3, 3])
+    relu = h.make_node('Relu', ['c'], ['y'])
+    write('onnx', 'conv.onnx', model([conv, relu], [x], [y], [weights('w', (2, 1, 3, 3)), weights('b', (2,))]))
+    write('onnx', 'conv_not_raw.onnx',
+          model([conv, relu], [x], [y], [weights('w', (2, 1, 3, 3), raw=False), weights('b', (2,), raw=False)]))
+    constant = h.make_node('Constant', [], ['k'], value=weights('', (4,)))
+    write('onnx', 'constant_opset9.onnx',
+          model([constant, h.make_node('Add', ['x', 'k'], ['y'])], [value('x', [1, 4])], [value('y', [1, 4])], opset=9))
+    then = h.make_graph([h.make_node('Relu', ['x'], ['t'])], 'then', [], [value('t', [2])])
+    other = h.make_graph([h.make_node('Neg', ['x'], ['e'])], 'else', [], [value('e', [2])])
+    write('onnx', 'if.onnx', model([h.make_node('If', ['c'], ['y'], then_branch=then, else_branch=other)],
+                                   [value('c', [], T.BOOL), value('x', [2])], [value('y', [2])]))
+    function = h.make_function('local', 'Twice', ['a'], ['b'], [h.make_node('Add', ['a', 'a'], ['b'])],
+                               [h.make_opsetid('', 17)])
+    write('onnx', 'function.onnx', model([h.make_node('Twice', ['x'], ['y'], domain='local')], [value('x', [2])],
+                                         [value('y', [2])], functions=[function], extra_opsets=[('local', 1)]))
+    write('onnx', 'qdq.onnx', model(
+        [h.make_node('QuantizeLinear', ['x', 's', 'z'], ['q']), h.make_node('DequantizeLinear', ['q', 's', 'z'], ['y'])],
+        [value('x', [2])], [value('y', [2])],
+        [weights('s', ()), h.make_tensor('z', T.FLOAT8E4M3FN, [], [0])], opset=21))
+    write('onnx', 'reshape.onnx', model(
+        [h.make_node('Shape', ['x'], ['s']), h.make_node('Gather', ['s', 'i'], ['d']),
+         h.make_node('Concat', ['d', 'm'], ['t'], axis=0), h.make_node('Reshape', ['x', 't'], ['y'])],
+        [value('x', ['n', 2, 3])], [value('y', ['n', 6])],
+        [h.make_tensor('i', T.INT64, [1], [0]), h.make_tensor('m', T.INT64, [1], [-1])]))
+    write('onnx', 'gelu_opset20.onnx', model([h.make_node('Gelu', ['x'], ['y'])], [value('x', [2])], [value('y', [2])],
+                                             opset=20))
+    write('onnx', 'unknown_op.onnx', model([h.make_node('Frobnicate', ['x'], ['y'], name='odd')], [value('x', [2])],
+                                           [value('y', [2])]))
+    # Lies: a tensor larger than its bytes, a cycle, an external file outside the folder, an empty graph.
+    wide = weights('w', (2, 1, 3, 3))
+    wide.dims[0] = 1 << 40
+    write('onnx', 'huge_dims.onnx', model([conv, relu], [x], [y], [wide, weights('b', (2,))]))
+    write('onnx', 'cycle.onnx', model([h.make_node('Relu', ['a'], ['b']), h.make_node('Relu', ['b'], ['a'])],
+                                      [value('x', [2])], [value('a', [2])]))
+    outside = onnx.TensorProto(name='w', data_type=T.FLOAT, dims=[2], data_location=T.EXTERNAL)
+    outside.external_data.add(key='location', value='../../etc/passwd')
+    write('onnx', 'outside.onnx', model([h.make_node('Add', ['x', 'w'], ['y'])], [value('x', [2])], [value('y', [2])],
+                                        [outside]))
+    write('onnx', 'empty_graph.onnx', model([], [], []))
+
+
+if __name__ == '__main__':
+    make_npy()
+    make_onnx()
