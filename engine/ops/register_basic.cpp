@@ -1,8 +1,14 @@
+#include "engine/ops/clip.h"
 #include "engine/ops/elementwise_binary.h"
 #include "engine/ops/elementwise_unary.h"
+#include "engine/ops/linear_ref.h"
 #include "engine/ops/movement.h"
+#include "engine/ops/norm.h"
+#include "engine/ops/pool.h"
+#include "engine/ops/reduce.h"
 #include "engine/ops/register_cpu.h"
 #include "engine/ops/registry.h"
+#include "engine/ops/softmax.h"
 
 namespace pare {
 
@@ -15,6 +21,15 @@ void register_basic(Registry& registry) {
   add_movement_references(registry);
   add_gather_kernels(registry);
   add_shape_kernels(registry);
+  add_clip_kernels(registry);
+  add_softmax_kernels(registry);
+  add_norm_kernels(registry);
+  add_norm_references(registry);
+  add_reduce_kernels(registry);
+  add_reduce_references(registry);
+  add_axis_references(registry);
+  add_pool_references(registry);
+  add_linear_references(registry);
 }
 
 }  // namespace pare

@@ -57,6 +57,11 @@ const float* read_floats(const TensorView& view, std::int64_t begin, std::int64_
   return room;
 }
 
+const float* all_floats(const TensorView& view, std::vector<float>& room) {
+  if (view.dtype != DType::kF32) room.resize(static_cast<std::size_t>(view.size()));
+  return read_floats(view, 0, view.size(), room.data());
+}
+
 float* floats_to_write(const TensorView& view, std::int64_t begin, float* room) {
   return view.dtype == DType::kF32 ? view.mut<float>() + begin : room;
 }

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "engine/ops/kernel.h"
 
@@ -73,6 +74,9 @@ const float* read_floats(const TensorView& view, std::int64_t begin, std::int64_
 // Where to write elements [begin, begin + n); write_floats then encodes what was written to `room`.
 float* floats_to_write(const TensorView& view, std::int64_t begin, float* room);
 void write_floats(const TensorView& view, std::int64_t begin, std::int64_t n, const float* room);
+
+// A whole float32, float16 or bfloat16 tensor as float32, decoded into `room` where need be.
+const float* all_floats(const TensorView& view, std::vector<float>& room);
 
 inline constexpr std::int64_t kFloatChunk = 1024;  // elements converted at a time
 
