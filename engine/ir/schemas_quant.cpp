@@ -14,7 +14,11 @@ void check_scale(InferContext& ctx) {
   if (block < 0) ctx.bad(fmt::format("attribute block_size is {}", block));
   if (ctx.has_input(2)) {
     const Shape& zero = ctx.in_shape(2);
-    if (scale.concrete() && zero.concrete() && scale.sizes() != zero.sizes())
+    const auto single = [](const Shape& shape) {
+      return shape.rank() <= 1 && element_count(shape.sizes()) == 1;
+    };
+    if (scale.concrete() && zero.concrete() && scale.sizes() != zero.sizes() &&
+        !(single(scale) && single(zero)))
       ctx.bad("the zero point has shape " + to_string(zero) + ", the scale " + to_string(scale));
   }
   if (!data.ranked || !scale.ranked) return;

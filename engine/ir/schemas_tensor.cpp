@@ -6,6 +6,7 @@
 #include "engine/ir/infer_rules.h"
 #include "engine/ir/schema_groups.h"
 #include "engine/ir/slice.h"
+#include "engine/numeric/convert.h"
 
 namespace pare {
 namespace {
@@ -284,31 +285,32 @@ void constant_of_shape(InferContext& ctx) {
   ctx.set_out(0, value == nullptr ? DType::kF32 : value->dtype(), sizes_input(ctx, 0));
 }
 
+// The one number of an input of any number type, as double.
+bool known_number(InferContext& ctx, int i, double& out) {
+  const Tensor* value = ctx.in_value(i);
+  if (value == nullptr) return false;
+  if (value->size() != 1)
+    ctx.bad(fmt::format("input {} must be one number, is {}", i, to_string(value->dims())));
+  convert(value->view(), {DType::kF64, value->dims(), &out});
+  return true;
+}
+
 // ceil((limit - start) / delta), at least 0.
 bool range_count(InferContext& ctx, std::int64_t& count) {
-  const Tensor* parts[3] = {ctx.in_value(0), ctx.in_value(1), ctx.in_value(2)};
-  for (const Tensor* part : parts) {
-    if (part == nullptr) return false;
-    if (part->size() != 1) ctx.bad("start, limit and delta must be scalars");
-  }
-  const DType type = parts[0]->dtype();
-  if (is_integer(type)) {
-    const std::int64_t start = parts[0]->to_ints()[0], limit = parts[1]->to_ints()[0];
-    const std::int64_t delta = parts[2]->to_ints()[0];
+  double start = 0, limit = 0, delta = 0;
+  if (!known_number(ctx, 0, start) || !known_number(ctx, 1, limit) || !known_number(ctx, 2, delta))
+    return false;
+  if (is_integer(ctx.in_dtype(0))) {
+    const std::int64_t first = ctx.in_value(0)->to_ints()[0], last = ctx.in_value(1)->to_ints()[0];
+    const std::int64_t step = ctx.in_value(2)->to_ints()[0];
     std::int64_t distance = 0;
-    if (delta == 0) ctx.bad("delta is 0");
-    if (__builtin_sub_overflow(limit, start, &distance) || delta == INT64_MIN)
-      ctx.bad("the range is too long");
-    const bool up = distance > 0 && delta > 0, down = distance < 0 && delta < 0;
-    count = up ? (distance - 1) / delta + 1 : down ? (-(distance + 1)) / -delta + 1 : 0;
+    if (step == 0) ctx.bad("delta is 0");
+    if (__builtin_sub_overflow(last, first, &distance) || step == INT64_MIN) ctx.bad("the range is too long");
+    const bool up = distance > 0 && step > 0, down = distance < 0 && step < 0;
+    count = up ? (distance - 1) / step + 1 : down ? (-(distance + 1)) / -step + 1 : 0;
     return true;
   }
-  const auto number = [&](int i) {
-    if (type == DType::kF32) return static_cast<double>(*parts[i]->as<float>());
-    if (type == DType::kF64) return *parts[i]->as<double>();
-    ctx.bad(fmt::format("no rule for {}", name(type)));
-  };
-  const double length = std::ceil((number(1) - number(0)) / number(2));
+  const double length = std::ceil((limit - start) / delta);
   constexpr double kLongest = 1e15;  // exact in double, and far above any memory
   if (!(length <= kLongest)) ctx.bad("the range is too long, or not a number");
   count = length > 0 ? static_cast<std::int64_t>(length) : 0;
@@ -460,12 +462,12 @@ void non_zero(InferContext& ctx) {
 
 void one_hot(InferContext& ctx) {
   Shape shape = ctx.in_shape(0);
-  std::int64_t depth = 0;
+  double depth = 0;
   if (shape.ranked) {
     const int axis = checked_axis(ctx, ctx.node().attr("axis", std::int64_t{-1}), shape.rank() + 1);
-    const bool known = known_int(ctx, 1, depth);
-    if (known && depth < 0) ctx.bad("the depth is negative");
-    shape.dims.insert(shape.dims.begin() + axis, known ? Dim::of(depth) : Dim{});
+    const bool known = known_number(ctx, 1, depth);
+    if (known && !(depth >= 0 && depth < 1e15)) ctx.bad("the depth is negative or too large");
+    shape.dims.insert(shape.dims.begin() + axis, known ? Dim::of(static_cast<std::int64_t>(depth)) : Dim{});
   }
   ctx.set_out(0, ctx.in_dtype(2), shape);
 }

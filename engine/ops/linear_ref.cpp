@@ -1,5 +1,6 @@
 #include "engine/ops/linear_ref.h"
 
+#include <algorithm>
 #include <array>
 
 #include "engine/base/error.h"
@@ -42,7 +43,7 @@ void transpose_pads(const OpCall& call, Window& window) {
     const auto i = static_cast<std::size_t>(axis);
     const std::int64_t full = window.strides[i] * (call.in[0].dims[i + 2] - 1) +
                               (i < extra.size() ? extra[i] : 0) + window.extent(axis);
-    const std::int64_t total = full - call.out[0].dims[i + 2];
+    const std::int64_t total = std::max<std::int64_t>(0, full - call.out[0].dims[i + 2]);
     window.pads_begin[i] = upper ? total / 2 : total - total / 2;
   }
 }

@@ -37,11 +37,21 @@ void run_filled(const OpCall& call) {
 }
 
 std::string range_why_not(const OpCall& call) {
-  return type_reason(call, 0, {DType::kI64, DType::kI32, DType::kI16, DType::kF32, DType::kF64});
+  return type_reason(
+      call, 0, {DType::kI64, DType::kI32, DType::kI16, DType::kF32, DType::kF64, DType::kF16, DType::kBF16});
 }
 
 void run_range(const OpCall& call) {
   const TensorView& y = call.out[0];
+  if (is_small_float(y.dtype)) {  // start + i * delta in float32, rounded once
+    float rooms[3];
+    const float start = *read_floats(call.in[0], 0, 1, &rooms[0]),
+                delta = *read_floats(call.in[2], 0, 1, &rooms[2]);
+    std::vector<float> out(static_cast<std::size_t>(y.size()));
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = start + static_cast<float>(i) * delta;
+    if (y.dtype == DType::kF32) std::copy(out.begin(), out.end(), y.mut<float>());
+    return write_floats(y, 0, y.size(), out.data());
+  }
   with_native_type(y.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T start = *call.in[0].as<T>(), delta = *call.in[2].as<T>();
@@ -108,7 +118,8 @@ void run_eye(const OpCall& call) {
 }
 
 std::string one_hot_why_not(const OpCall& call) {
-  std::string reason = type_reason(call, 0, {DType::kI64, DType::kI32, DType::kF32});
+  std::string reason =
+      type_reason(call, 0, {DType::kI64, DType::kI32, DType::kF32, DType::kF64, DType::kU8, DType::kI8});
   return reason.empty() ? moved_type_reason(call, 2) : reason;
 }
 
