@@ -104,7 +104,7 @@ void inline_local(onnx::ModelProto& model) {
   guarded([&] { check_bodies(model); });
   check_limit(ExpandedSize(model).of(model.graph().node()), limits::kMaxNodes,
               "the number of nodes with functions inlined");
-  guarded([&] { onnx::inliner::InlineLocalFunctions(model, true); });
+  guarded([&] { onnx::inliner::InlineLocalFunctions(model, false); });
 }
 
 // One level of function bodies. True when there was anything to inline.
@@ -143,7 +143,7 @@ void check_known(const std::string& domain, const std::string& op, int opset) {
   else if (domain.empty())
     hint = fmt::format("ONNX has no such operator in opset {}.", opset);
   else
-    hint = "It belongs to a custom domain, and the model brings no function body for it.";
+    hint = "It belongs to a custom domain, and the model brings no function body for it, or one for another opset.";
   if (!nearest.empty() && nearest != op) hint += fmt::format(" Was '{}' meant?", nearest);
   hint += " `pare ops` lists the operators of this build.";
   throw make_error(ErrorCode::kUnsupported, "operator '{}' (domain '{}', opset {}) is not known", op,
