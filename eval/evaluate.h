@@ -17,6 +17,7 @@
 #include "engine/build/realized.h"
 #include "engine/ir/graph.h"
 #include "eval/compare.h"
+#include "eval/report.h"
 
 namespace pare {
 
@@ -73,6 +74,9 @@ Evaluation evaluate(const Graph& reference, const Graph& candidate, Dataset& dat
 // One model alone, for metrics that need no reference (top1, top5).
 MetricValues evaluate_alone(const Graph& graph, Dataset& data, const EvaluateOptions& options);
 
+// The range of every activation that the graph quantizes per tensor, in its order.
+std::vector<ClipRange> quantized_ranges(const Graph& graph);
+
 // --- for searches over many candidates: the reference runs once
 
 struct SampleRange {
@@ -105,5 +109,9 @@ GateResult judge(const GateLimit& gate, const MetricValues& candidate, const Met
 
 // "top1_drop<=0.005" or "output_sqnr_db>=30". Error kUsage.
 GateLimit parse_gate(const std::string& text);
+
+// Metrics (in this order), layers, realized precision, clipping by tensor, warnings.
+void fill_report(Report& report, const Evaluation& evaluation, const std::vector<std::string>& order);
+void fill_gates(Report& report, const std::vector<GateResult>& results);
 
 }  // namespace pare

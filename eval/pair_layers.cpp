@@ -17,15 +17,29 @@ constexpr std::int64_t kBatch = 8;  // every watched value of a batch is held at
 
 const std::string& key_of(const Value& value) { return value.origin.empty() ? value.name : value.origin; }
 
+// The other graph's value of the same name or, failing that, of the same origin. Names come first: a file
+// that was written from the reference's graph has its names.
+ValueId find_twin(const std::unordered_map<std::string, ValueId>& others, const Value& value) {
+  for (const std::string* key : {&value.name, &value.origin}) {
+    const auto found = others.find(*key);
+    if (!key->empty() && found != others.end()) return found->second;
+  }
+  return ValueId::kNone;
+}
+
 // The value that stands for each origin. After Q/DQ several values may share one: the one that a node other
 // than Q/DQ computes is the layer's own result.
 std::unordered_map<std::string, ValueId> by_origin(const Graph& graph) {
   std::unordered_map<std::string, ValueId> found;
-  for (const ValueId id : graph.inputs) found.emplace(key_of(graph.value(id)), id);
+  const auto add = [&](ValueId id) {
+    found.emplace(graph.value(id).name, id);
+    found.emplace(key_of(graph.value(id)), id);
+  };
+  for (const ValueId id : graph.inputs) add(id);
   for (const NodeId node : graph.nodes()) {
     if (graph.node(node).is("QuantizeLinear") || graph.node(node).is("DequantizeLinear")) continue;
     for (const ValueId out : graph.node(node).out)
-      if (out != ValueId::kNone) found.emplace(key_of(graph.value(out)), out);
+      if (out != ValueId::kNone) add(out);
   }
   return found;
 }
@@ -93,9 +107,9 @@ std::vector<LayerPair> pair_layers(const Graph& reference, const Graph& candidat
     const Node& node = reference.node(id);
     for (const ValueId out : node.out) {
       if (out == ValueId::kNone || !is_layer(reference, node, out)) continue;
-      const auto other = others.find(key_of(reference.value(out)));
-      if (other == others.end() || candidate.value(other->second).dtype != DType::kF32) continue;
-      pairs.push_back({out, other->second});
+      const ValueId other = find_twin(others, reference.value(out));
+      if (other == ValueId::kNone || candidate.value(other).dtype != DType::kF32) continue;
+      pairs.push_back({out, other});
     }
   }
   return pairs;
@@ -110,7 +124,8 @@ LayerFigures compare_layers(const Graph& reference, const Graph& candidate, Data
     add_once(watch_reference, pair.reference);
     add_once(watch_candidate, pair.candidate);
   }
-  for (const ClipRange& range : options.ranges) {
+  const std::vector<ClipRange> ranges = options.ranges.empty() ? quantized_ranges(candidate) : options.ranges;
+  for (const ClipRange& range : ranges) {
     const auto found = values.find(range.tensor);
     clipped.push_back(found == values.end() ? ValueId::kNone : found->second);
     if (clipped.back() != ValueId::kNone) add_once(watch_reference, clipped.back());
@@ -120,10 +135,10 @@ LayerFigures compare_layers(const Graph& reference, const Graph& candidate, Data
   figures.samples =
       options.layer_samples > 0 ? std::min(options.layer_samples, data.sample_count()) : data.sample_count();
   std::vector<Comparison> layers(pairs.size());
-  std::vector<ClipCount> counts(options.ranges.size());
+  std::vector<ClipCount> counts(ranges.size());
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    counts[i].low = options.ranges[i].low;
-    counts[i].high = options.ranges[i].high;
+    counts[i].low = ranges[i].low;
+    counts[i].high = ranges[i].high;
   }
 
   WatchedRun want(reference, watch_reference, options.pool), got(candidate, watch_candidate, options.pool);
@@ -156,7 +171,7 @@ LayerFigures compare_layers(const Graph& reference, const Graph& candidate, Data
   }
   std::int64_t outside = 0, seen = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    figures.clipping.push_back({options.ranges[i].tensor, counts[i].share()});
+    figures.clipping.push_back({ranges[i].tensor, counts[i].share()});
     outside += counts[i].outside;
     seen += counts[i].seen;
   }

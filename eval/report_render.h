@@ -20,6 +20,9 @@ std::string render_html(const Report& report);
 // JUnit XML: a test case a gate, one for the audit, one for each realized precision that differs.
 std::string render_junit(const Report& report);
 
+// One sentence: what happened to the first metric, the size, and whether the gates passed.
+std::string verdict_text(const Report& report);
+
 // "0.9435", "34.5 dB", "1.2e-05": how a metric's value is shown to people.
 std::string metric_text(const std::string& metric, double value);
 std::string bytes_text(double bytes);  // "11.2 MB"

@@ -1,5 +1,6 @@
 // How numbers look in reports for people.
 #include <cmath>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "eval/report_render.h"
@@ -20,6 +21,35 @@ std::string metric_text(const std::string& metric, double value) {
   if (metric.rfind("top1", 0) == 0 || metric.rfind("top5", 0) == 0) return fmt::format("{:.4f}", value);
   if (metric.find("cosine") != std::string::npos) return fmt::format("{:.6f}", value);
   return number_text_short(value);
+}
+
+std::string verdict_text(const Report& report) {
+  std::vector<std::string> parts;
+  for (const ReportMetric& m : report.metrics) {
+    if (!m.reference) continue;
+    parts.push_back(fmt::format("{} {} (reference {})", m.name, metric_text(m.name, m.candidate),
+                                metric_text(m.name, *m.reference)));
+    break;
+  }
+  for (const ReportMetric& m : report.metrics)
+    if (m.name == "output_sqnr_db" || (parts.empty() && &m == &report.metrics.back()))
+      parts.push_back(fmt::format("{} {}", m.name, metric_text(m.name, m.candidate)));
+  double before = 0, after = 0;
+  for (const auto& [name, value] : report.sizes) {
+    if (name == "weight_bytes_before") before = value;
+    if (name == "weight_bytes_after") after = value;
+  }
+  if (before > 0 && after > 0) parts.push_back(fmt::format("weights {:.2f} times smaller", before / after));
+  std::size_t failed = 0;
+  for (const ReportGate& gate : report.gates) failed += gate.passed ? 0 : 1;
+  if (failed > 0)
+    parts.push_back(fmt::format("{} of {} gates failed", failed, report.gates.size()));
+  else if (!report.gates.empty())
+    parts.push_back(report.gates.size() == 1 ? "the gate passed" : "all gates passed");
+  if (report.audit && !report.audit->passed) parts.push_back("the audit of the written file failed");
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
 }
 
 std::string bytes_text(double bytes) {

@@ -3,6 +3,7 @@
 #include "engine/base/error.h"
 #include "engine/base/paths.h"
 #include "eval/metric_table.h"
+#include "quant/spec.h"
 #include "recipes/fields.h"
 #include "recipes/load.h"
 
@@ -96,7 +97,7 @@ class Checker {
     if (q.scheme.empty() && q.weights.format.empty() && q.activations.format.empty())
       refuse("quantize", "'quantize' says no format", "give it a scheme: int8, fp8 ... (pare ops --formats)");
     const bool activations = !q.activations.format.empty() && q.activations.format != "none";
-    const bool scheme_activations = q.scheme == "int8" || q.scheme == "fp8";
+    const bool scheme_activations = check_scheme(q.scheme);
     if ((activations || (scheme_activations && q.activations.format.empty())) && !r_.calibrate)
       refuse("quantize", "activations are quantized but nothing calibrates them",
              "add calibrate: {data: NAME}, or activations: {format: none}");
@@ -110,6 +111,23 @@ class Checker {
       refuse("quantize.damp", fmt::format("'damp' has no meaning for method {}", q.method), "");
     if (q.act_order && q.method != "gptq" && q.method != "auto")
       refuse("quantize.act_order", fmt::format("'act_order' has no meaning for method {}", q.method), "");
+  }
+
+  // Whether the scheme quantizes activations. Schemes that this build lacks are known to the grammar; running
+  // them says what is missing.
+  bool check_scheme(const std::string& scheme) const {
+    if (scheme.empty()) return false;
+    std::vector<const char*> known = {"int4",  "int3",       "int2",       "nvfp4",      "mxfp4",
+                                      "mxfp8", "nvfp4_w4a4", "mxfp4_w4a4", "mxfp8_w8a8", "w4a8"};
+    for (const char* later : known)
+      if (scheme == later) return false;
+    for (const quant::Scheme& s : quant::schemes()) {
+      if (scheme == s.name) return s.activations.active();
+      known.push_back(s.name);
+    }
+    const std::string near = nearest_word(scheme, known.data(), known.size());
+    refuse("quantize.scheme", fmt::format("there is no scheme '{}'", scheme),
+           near.empty() ? "`pare ops --formats` lists them" : fmt::format("did you mean '{}'?", near));
   }
 
   void check_weights(const std::string& key, const WeightSpec& w) const {

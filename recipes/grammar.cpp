@@ -4,8 +4,8 @@
 namespace pare {
 namespace {
 
-const std::vector<const char*> kFormats = {"int8", "fp8",   "fp8_e5m2", "int4",  "int3",
-                                           "int2", "nvfp4", "mxfp4",    "mxfp8", "none"};
+const std::vector<const char*> kFormats = {"int8", "uint8", "fp8",   "fp8_e5m2", "int4", "int3",
+                                           "int2", "nvfp4", "mxfp4", "mxfp8",    "none"};
 const std::vector<const char*> kMethods = {"auto", "rtn",         "search",  "gptq",
                                            "awq",  "smoothquant", "learned", "low_rank"};
 const std::vector<const char*> kExports = {"qdq_onnx",           "trt_onnx", "qoperator", "matmul_nbits",
@@ -89,7 +89,6 @@ void describe_quantize(Fields& f, QuantizeSpec& q) {
   present = true;
   f.section({.key = "activations", .doc = "beyond what the scheme says"}, present,
             [&](Fields& inner) { describe_activations(inner, q.activations); });
-  f.text({.key = "bias", .doc = "how biases are stored", .choices = {"float", "int32"}}, q.bias);
   f.list(
       {.key = "rules", .doc = "exceptions, in order, later wins"}, q.rules.size(),
       [&](std::size_t n) { q.rules.resize(n); },

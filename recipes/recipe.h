@@ -66,11 +66,10 @@ struct RuleSpec {
 
 struct QuantizeSpec {
   std::string target = "pare";  // tensorrt | onnxruntime | pare
-  std::string scheme;                  // see `pare ops --formats`
+  std::string scheme;           // see `pare ops --formats`
   std::string method = "auto";
   WeightSpec weights;
   ActivationSpec activations;
-  std::string bias = "float";  // float | int32
   std::vector<RuleSpec> rules;
   std::vector<std::string> ignore, share, ops;
   std::int64_t group_size = 0;

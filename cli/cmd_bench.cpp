@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <chrono>
+
+#include "cli/commands.h"
+#include "datasets/dataset.h"
+#include "engine/base/cancel.h"
+#include "engine/base/error.h"
+#include "engine/base/isa.h"
+#include "engine/base/json.h"
+#include "engine/build/lower_cpu.h"
+#include "engine/run/session.h"
+#include "graphsurgeon/load.h"
+
+namespace pare {
+namespace {
+
+// "NAME=1x3x224x224"
+std::pair<std::string, Dims> parse_shape(const std::string& text) {
+  const auto refuse = [&] {
+    throw make_error(ErrorCode::kUsage, "'{}' is not of the form NAME=1x3x224x224", text).at("--input-shape");
+  };
+  const std::size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0) refuse();
+  Dims dims;
+  for (std::size_t begin = equals + 1; begin <= text.size();) {
+    std::size_t x = text.find('x', begin);
+    if (x == std::string::npos) x = text.size();
+    const std::string number = text.substr(begin, x - begin);
+    if (number.empty() || number.size() > 9 || number.find_first_not_of("0123456789") != std::string::npos)
+      refuse();
+    dims.push_back(std::stoll(number));
+    begin = x + 1;
+  }
+  return {text.substr(0, equals), dims};
+}
+
+class Bench final : public Command {
+ public:
+  const char* name() const override { return "bench"; }
+  const char* what() const override { return "how fast a model runs here, on generated inputs"; }
+
+  void declare(Args& args) override {
+    args.positional("MODEL", path_, "ONNX file")
+        .option("--batch", "N", batch_, "samples at a time (default 1)")
+        .option("--input-shape", "NAME=1x3x224x224", shapes_, "shape of an input that the model leaves open")
+        .option("--iterations", "N", iterations_, "timed runs (default: about 3 seconds)")
+        .option("--warmup", "N", warmup_, "runs before that (default 3)")
+        .flag("--profile-layers", profile_, "milliseconds of each node, slowest first")
+        .flag("--fake-quant", fake_, "quantized layers as float fake quantization, not integer kernels")
+        .example("pare bench resnet.onnx --batch 64 --threads 2 --profile-layers");
+  }
+
+  int run(Context& context) override {
+    if (batch_ < 1 || warmup_ < 0 || iterations_ < 0)
+      fail(ErrorCode::kUsage, "--batch, --warmup and --iterations count: batch from 1, the others from 0");
+    const Graph graph = load_model(path_);
+    std::vector<std::pair<std::string, Dims>> shapes;
+    for (const std::string& text : shapes_) shapes.push_back(parse_shape(text));
+    const std::vector<Tensor> inputs = synthetic_inputs(model_inputs(graph), batch_, shapes, context.seed());
+    LowerOptions lower;
+    lower.integer = !fake_;
+    const Lowered lowered = lower_for_cpu(graph, lower);
+    SessionOptions options;
+    options.pool = &context.pool();
+    options.only_invariant = false;
+    Session session(lowered.graph, options);
+    const double warm = timed(session, inputs);
+    for (std::int64_t i = 1; i < warmup_; ++i) timed(session, inputs);
+    std::int64_t count = iterations_;
+    if (count == 0)
+      count = std::clamp<std::int64_t>(static_cast<std::int64_t>(3.0 / std::max(warm, 1e-6)), 10, 1000);
+    std::vector<double> ms;
+    ProgressStep step(context.progress(), "timing", count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      check_cancelled();
+      ms.push_back(timed(session, inputs) * 1000);
+      step.advance(1);
+    }
+    report(context, ms);
+    if (profile_) layers(context, lowered, inputs);
+    return 0;
+  }
+
+ private:
+  static double timed(Session& session, const std::vector<Tensor>& inputs) {
+    const auto start = std::chrono::steady_clock::now();
+    session.run(inputs);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  void report(Context& context, std::vector<double> ms) const {
+    std::sort(ms.begin(), ms.end());
+    const auto at = [&](double share) {
+      return ms[static_cast<std::size_t>(share * static_cast<double>(ms.size() - 1))];
+    };
+    const double median = at(0.5), per_second = static_cast<double>(batch_) * 1000 / median;
+    Json& json = context.document();
+    json["device"] = fmt::format("cpu ({}, {} threads)", pare::name(isa()), context.pool().threads());
+    json["batch"] = batch_;
+    json["iterations"] = ms.size();
+    json["warmup"] = warmup_;
+    json["latency_ms"] = {
+        {"min", ms.front()}, {"median", median}, {"p90", at(0.9)}, {"p99", at(0.99)}, {"max", ms.back()}};
+    json["per_second"] = per_second;
+    json["layers"] = Json::array();
+    context.print(fmt::format("{} on cpu ({}, {} threads), batch {}, {} runs", path_, pare::name(isa()),
+                              context.pool().threads(), batch_, ms.size()));
+    context.print(fmt::format("latency ms: median {:.3f}  min {:.3f}  p90 {:.3f}  p99 {:.3f}  max {:.3f}",
+                              median, ms.front(), at(0.9), at(0.99), ms.back()));
+    context.print(fmt::format("{:.1f} samples a second", per_second));
+  }
+
+  // In a session of its own: taking times costs time.
+  static void layers(Context& context, const Lowered& lowered, const std::vector<Tensor>& inputs) {
+    SessionOptions options;
+    options.pool = &context.pool();
+    options.only_invariant = false;
+    options.profile = true;
+    Session session(lowered.graph, options);
+    for (int i = 0; i < 10; ++i) session.run(inputs);
+    std::vector<Session::Profile> profile = session.profile();
+    std::stable_sort(profile.begin(), profile.end(),
+                     [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    double total = 0;
+    for (const Session::Profile& row : profile) total += row.seconds;
+    Json list = Json::array();
+    for (const Session::Profile& row : profile) {
+      const Node& node = lowered.graph->node(row.node);
+      const double ms = row.runs == 0 ? 0 : row.seconds * 1000 / static_cast<double>(row.runs);
+      list.push_back({{"name", node.name}, {"op", node.op}, {"kernel", row.kernel}, {"ms", ms}});
+      context.print(fmt::format("{:9.3f} ms {:5.1f} %  {:<28} {}", ms,
+                                total > 0 ? 100 * row.seconds / total : 0, row.kernel, node.name));
+    }
+    context.document()["layers"] = std::move(list);
+  }
+
+  std::string path_;
+  std::vector<std::string> shapes_;
+  std::int64_t batch_ = 1, iterations_ = 0, warmup_ = 3;
+  bool profile_ = false, fake_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench() { return std::make_unique<Bench>(); }
+
+}  // namespace pare

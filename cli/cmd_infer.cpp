@@ -1,0 +1,138 @@
+#include <cmath>
+
+#include "cli/commands.h"
+#include "datasets/npy.h"
+#include "engine/base/atomic_file.h"
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "engine/base/paths.h"
+#include "engine/build/lower_cpu.h"
+#include "engine/run/session.h"
+#include "eval/compare.h"
+#include "graphsurgeon/load.h"
+
+namespace pare {
+namespace {
+
+struct Figures {
+  double min = 0, max = 0, mean = 0;
+  std::int64_t nan = 0;
+};
+
+// Of the values that are not NaN.
+Figures figures_of(const Tensor& tensor) {
+  Figures f;
+  const Tensor floats = to_float32(tensor.view());
+  const float* x = floats.as<float>();
+  std::int64_t counted = 0;
+  double sum = 0;
+  for (std::int64_t i = 0; i < floats.size(); ++i) {
+    if (std::isnan(x[i])) {
+      ++f.nan;
+      continue;
+    }
+    f.min = counted == 0 ? x[i] : std::min<double>(f.min, x[i]);
+    f.max = counted == 0 ? x[i] : std::max<double>(f.max, x[i]);
+    sum += x[i];
+    ++counted;
+  }
+  f.mean = counted == 0 ? 0 : sum / static_cast<double>(counted);
+  return f;
+}
+
+class Infer final : public Command {
+ public:
+  const char* name() const override { return "infer"; }
+  const char* what() const override { return "run a model once on given arrays"; }
+
+  void declare(Args& args) override {
+    args.positional("MODEL", path_, "ONNX file")
+        .option("--input", "NAME=FILE.npy", inputs_, "array of an input; once for each input")
+        .option("--save", "DIR", save_, "write out_0.npy, out_1.npy ... and outputs.json there")
+        .flag("--integer", integer_, "quantized layers through integer kernels, not fake quantization")
+        .example("pare infer resnet.onnx --input image=digits.npy --save out");
+  }
+
+  int run(Context& context) override {
+    auto graph = load_model(path_);
+    const std::vector<Tensor> feed = read_inputs(graph);
+    LowerOptions lower;
+    lower.integer = integer_;
+    const Lowered lowered = lower_for_cpu(graph, lower);
+    SessionOptions options;
+    options.pool = &context.pool();
+    Session session(lowered.graph, options);
+    const std::vector<Tensor> outputs = session.run(feed);
+    report(context, graph, outputs);
+    return 0;
+  }
+
+ private:
+  std::vector<Tensor> read_inputs(const Graph& graph) const {
+    std::vector<Tensor> feed(graph.inputs.size());
+    std::vector<const char*> names;
+    for (const ValueId id : graph.inputs) names.push_back(graph.value(id).name.c_str());
+    for (const std::string& text : inputs_) {
+      const std::size_t equals = text.rfind('=');
+      if (equals == std::string::npos || equals == 0)
+        throw make_error(ErrorCode::kUsage, "'{}' is not of the form NAME=FILE.npy", text).at("--input");
+      const std::string wanted = text.substr(0, equals);
+      std::size_t index = 0;
+      while (index < names.size() && names[index] != wanted) ++index;
+      if (index == names.size()) {
+        const std::string near = nearest_word(wanted, names.data(), names.size());
+        std::string hint = "its inputs:";
+        for (const char* known : names) hint += fmt::format(" {}", known);
+        throw make_error(ErrorCode::kUsage, "the model has no input '{}'", wanted)
+            .at("--input")
+            .hint(near.empty() ? hint : fmt::format("did you mean '{}'?", near));
+      }
+      feed[index] = read_npy(text.substr(equals + 1));
+    }
+    for (std::size_t i = 0; i < feed.size(); ++i)
+      if (feed[i].empty()) {
+        const Value& value = graph.value(graph.inputs[i]);
+        throw make_error(ErrorCode::kUsage, "no array for input '{}' ({} {})", value.name,
+                         pare::name(value.dtype), to_string(value.shape))
+            .hint(fmt::format("add --input {}=FILE.npy", value.name));
+      }
+    return feed;
+  }
+
+  void report(Context& context, const Graph& graph, const std::vector<Tensor>& outputs) const {
+    Json list = Json::array();
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const std::string& output = graph.value(graph.outputs[i]).name;
+      Json json = {{"name", output}, {"dtype", pare::name(outputs[i].dtype())}, {"shape", outputs[i].dims()}};
+      std::string line =
+          fmt::format("{} {} {}", output, pare::name(outputs[i].dtype()), to_string(outputs[i].dims()));
+      if (outputs[i].dtype() != DType::kString) {
+        const Figures f = figures_of(outputs[i]);
+        json["min"] = json_number(f.min);
+        json["max"] = json_number(f.max);
+        json["mean"] = json_number(f.mean);
+        json["nan"] = f.nan;
+        line += fmt::format("  min {:.6g}  max {:.6g}  mean {:.6g}{}", f.min, f.max, f.mean,
+                            f.nan == 0 ? "" : fmt::format("  {} NaN", f.nan));
+      }
+      context.print(line);
+      list.push_back(std::move(json));
+    }
+    context.document()["outputs"] = list;
+    if (save_.empty()) return;
+    make_directories(save_);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      write_npy(join_path(save_, fmt::format("out_{}.npy", i)), outputs[i].view());
+    write_file_atomically(join_path(save_, "outputs.json"), dump({{"outputs", list}}, 2) + "\n");
+  }
+
+  std::string path_, save_;
+  std::vector<std::string> inputs_;
+  bool integer_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_infer() { return std::make_unique<Infer>(); }
+
+}  // namespace pare

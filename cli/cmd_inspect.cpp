@@ -1,0 +1,108 @@
+#include "cli/commands.h"
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "eval/report_render.h"
+#include "graphsurgeon/inspect.h"
+
+namespace pare {
+namespace {
+
+std::string value_text(const ValueSummary& value) {
+  return fmt::format("{} {} {}", value.name, name(value.dtype), to_string(value.shape));
+}
+
+Json value_json(const ValueSummary& value) {
+  Json shape = Json::array();
+  for (const Dim& dim : value.shape.dims) {
+    if (dim.known())
+      shape.push_back(dim.value);
+    else
+      shape.push_back(dim.symbol.empty() ? "?" : dim.symbol);
+  }
+  Json json = {{"name", value.name}, {"dtype", name(value.dtype)}, {"shape", nullptr}};
+  if (value.shape.ranked) json["shape"] = std::move(shape);
+  return json;
+}
+
+Json values_json(const std::vector<ValueSummary>& values) {
+  Json list = Json::array();
+  for (const ValueSummary& value : values) list.push_back(value_json(value));
+  return list;
+}
+
+class Inspect final : public Command {
+ public:
+  const char* name() const override { return "inspect"; }
+  const char* what() const override { return "what is inside a model"; }
+
+  void declare(Args& args) override {
+    args.positional("MODEL", path_, "ONNX file", true)
+        .flag("--layers", layers_, "every node with its inputs and outputs")
+        .example("pare inspect resnet.onnx --layers");
+  }
+
+  int run(Context& context) override {
+    const ModelSummary m = inspect_model(path_);
+    fill(m, context.document());
+    context.print(fmt::format("{}: {}, opset {}, IR version {}{}", path_, m.format, m.opset, m.ir_version,
+                              m.producer.empty() ? "" : ", by " + m.producer));
+    context.print(fmt::format("{} nodes{}, {} parameters, {} of weights", m.nodes,
+                              m.subgraphs == 0 ? "" : fmt::format(" ({} subgraphs)", m.subgraphs),
+                              m.parameters, bytes_text(static_cast<double>(m.weight_bytes))));
+    for (const ValueSummary& value : m.inputs) context.print("  input   " + value_text(value));
+    for (const ValueSummary& value : m.outputs) context.print("  output  " + value_text(value));
+    std::string ops = "  ops    ";
+    for (const auto& [op, count] : m.ops) {
+      const std::string word = fmt::format(" {} {}", count, op);
+      if (ops.size() + word.size() > 98) {
+        context.print(ops);
+        ops = "         ";
+      }
+      ops += word;
+    }
+    context.print(ops);
+    if (layers_)
+      for (const NodeSummary& node : m.layers) print_layer(context, node);
+    return 0;
+  }
+
+ private:
+  void fill(const ModelSummary& m, Json& json) const {
+    json["format"] = m.format;
+    json["opset"] = m.opset;
+    json["ir_version"] = m.ir_version;
+    json["producer"] = m.producer;
+    json["opsets"] = m.opsets;
+    json["nodes"] = m.nodes;
+    json["ops"] = m.ops;
+    json["parameters"] = m.parameters;
+    json["weight_bytes"] = m.weight_bytes;
+    json["inputs"] = values_json(m.inputs);
+    json["outputs"] = values_json(m.outputs);
+    json["subgraphs"] = m.subgraphs;
+    json["metadata"] = m.metadata;
+    if (!layers_) return;
+    json["layers"] = Json::array();
+    for (const NodeSummary& node : m.layers) {
+      Json layer = {{"name", node.name}, {"op", node.op}, {"domain", node.domain}, {"scope", node.scope}};
+      layer["inputs"] = values_json(node.in);
+      layer["outputs"] = values_json(node.out);
+      json["layers"].push_back(std::move(layer));
+    }
+  }
+
+  static void print_layer(Context& context, const NodeSummary& node) {
+    context.print(fmt::format("{}{} {}", node.scope.empty() ? "" : node.scope + ": ", node.op, node.name));
+    for (const ValueSummary& value : node.in) context.print("    in   " + value_text(value));
+    for (const ValueSummary& value : node.out) context.print("    out  " + value_text(value));
+  }
+
+  std::string path_;
+  bool layers_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_inspect() { return std::make_unique<Inspect>(); }
+
+}  // namespace pare

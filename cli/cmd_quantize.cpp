@@ -1,0 +1,175 @@
+#include <memory>
+
+#include "calib/calibrate.h"
+#include "cli/commands.h"
+#include "cli/data_argument.h"
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "engine/base/sha256.h"
+#include "eval/report_render.h"
+#include "graphsurgeon/graph_hash.h"
+#include "graphsurgeon/inspect.h"
+#include "graphsurgeon/load.h"
+#include "graphsurgeon/onnx/write.h"
+#include "graphsurgeon/simplify.h"
+#include "quant/audit.h"
+#include "recipes/plan_report.h"
+#include "recipes/quant_spec.h"
+#include "recipes/stages.h"
+
+namespace pare {
+namespace {
+
+constexpr std::int64_t kDefaultSamples = 512, kHoldout = 256;
+
+class Quantize final : public Command {
+ public:
+  const char* name() const override { return "quantize"; }
+  const char* what() const override { return "quantize a model, write it, read it back and compare"; }
+
+  void declare(Args& args) override {
+    args.positional("MODEL", path_, "ONNX file")
+        .option("--format", "SCHEME", spec_.scheme, "int8, fp8 ... (`pare ops --formats` lists them)",
+                "quantize.scheme")
+        .required()
+        .option("-o,--output", "OUT", output_, "where to write the model")
+        .required()
+        .option("--data", "DATA", data_, kDataHelp, "calibrate.data")
+        .option("--stats", "STATS.h5", stats_, "statistics of `pare calibrate`, instead of --data",
+                "calibrate.stats")
+        .option("--samples", "N", samples_, "calibration samples (default 512)", "datasets.NAME.samples")
+        .option("--method", "M", spec_.method, "auto, rtn or search", "quantize.method")
+        .option("--calibrator", "C", spec_.activations.calibrator,
+                "auto, minmax, entropy, mse, percentile(99.99)", "quantize.activations.calibrator")
+        .option("--target", "T", spec_.target, "pare, tensorrt or onnxruntime", "quantize.target")
+        .flag("--asymmetric", asymmetric_, "activations with a zero point", "quantize.activations.symmetric")
+        .option("--ops", "OP", spec_.ops, "only these operators", "quantize.ops")
+        .option("--exclude", "NAME", spec_.ignore, "leave a node in float: its name, or 're:PATTERN'",
+                "quantize.ignore")
+        .option("--export", "E", export_, "qdq_onnx", "export.model")
+        .option("--opset", "N", opset_, "ONNX opset of the result (default: the input's)", "export.opset")
+        .example("pare quantize resnet.onnx --format int8 -o int8.onnx \\")
+        .example("    --data \"images.npy:layout=nhwc_to_nchw,scale=1/255,mean=0.286,std=0.353\"");
+  }
+
+  int run(Context& context) override {
+    if (!data_.empty() && !stats_.empty())
+      throw make_error(ErrorCode::kUsage, "--data and --stats contradict each other")
+          .hint("keep one of them");
+    if (export_ != "qdq_onnx")
+      throw make_error(ErrorCode::kUnsupported, "this build does not write {}", export_)
+          .at("--export")
+          .hint("use qdq_onnx");
+    if (asymmetric_) spec_.activations.symmetric = false;
+    const QuantizeChoices choices = quantize_choices(spec_);
+    if (choices.spec.activations.active() && data_.empty() && stats_.empty())
+      throw make_error(ErrorCode::kUsage,
+                       "scheme '{}' quantizes activations, and there is no calibration data", spec_.scheme)
+          .hint("give --data or --stats, or a scheme for weights alone (pare ops --formats)");
+
+    Graph graph = load_model(path_);
+    SimplifyOptions simplify_options;
+    simplify_options.pool = &context.pool();
+    simplify(graph, simplify_options);
+    QuantizeInput input;
+    input.graph = &graph;
+    input.pool = &context.pool();
+    input.progress = &context.progress();
+    std::unique_ptr<Dataset> data;
+    Statistics statistics;
+    if (choices.spec.activations.active()) {
+      if (stats_.empty())
+        statistics = collect(context, graph, choices, input, data);
+      else
+        refuse_stale(statistics = load_statistics(stats_), hex(graph_hash(graph)), stats_);
+      input.stats = statistics.tensors;
+    }
+    QuantizeOutcome outcome = quantize_model(input, choices);
+    if (statistics.samples > 0) outcome.quantized.metadata["pare.data"] = statistics.data_hash.hex();
+    WriteOptions write;
+    write.opset = static_cast<int>(opset_);
+    const WriteReport written = write_onnx(outcome.quantized, output_, write);
+    for (const std::string& why : written.why) context.warn(why);
+    const quant::AuditResult audit = quant::audit(outcome.source, outcome.plan, load_model(output_));
+    report(context, outcome, audit);
+    return audit.passed() ? 0 : 1;
+  }
+
+ private:
+  // Statistics of the first samples; those behind them are held out for scoring.
+  Statistics collect(Context& context, const Graph& graph, const QuantizeChoices& choices,
+                     QuantizeInput& input, std::unique_ptr<Dataset>& data) const {
+    DatasetSpec spec = data_argument(data_);
+    std::int64_t wanted = samples_ > 0 ? samples_ : spec.samples > 0 ? spec.samples : kDefaultSamples;
+    const bool scored = choices.calibrator == "auto" || choices.spec.method == "auto";
+    spec.samples = wanted + (scored ? kHoldout : 0);
+    data = std::make_unique<Dataset>(spec, model_inputs(graph));
+    CalibrationSplit split;
+    split.samples = std::min(wanted, data->sample_count());
+    if (scored && data->fixed_batch() <= 1) split = split_calibration(data->sample_count(), wanted, kHoldout);
+    DatasetSpec first = spec;
+    first.samples = split.samples;
+    Dataset calibration(first, model_inputs(graph));
+    CalibrateOptions options;
+    options.pool = &context.pool();
+    options.graph_hash = hex(graph_hash(graph));
+    options.progress = &context.progress();
+    input.calibration = data.get();
+    input.calibration_range = {0, split.samples};
+    input.held_out = split.holdout;
+    return calibrate(graph, calibrated_values(graph, &choices.spec), calibration, options).statistics;
+  }
+
+  void report(Context& context, const QuantizeOutcome& outcome, const quant::AuditResult& audit) const {
+    Report r;
+    report_outcome(r, outcome);
+    for (const std::string& warning : r.warnings) context.warn(warning);
+    const ModelSummary before = inspect_model(path_), after = inspect_model(output_);
+    double error = 0, elements = 0;
+    for (const quant::WeightPlan& weight : outcome.plan.weights) {
+      error += weight.mse * static_cast<double>(weight.codes.size());
+      elements += static_cast<double>(weight.codes.size());
+    }
+    Json whole = report_to_json(r);
+    Json& json = context.document();
+    json["output"] = output_;
+    json["scheme"] = spec_.scheme;
+    json["method"] = chosen_name(outcome, spec_);
+    json["quantized"] = std::move(whole["quantized"]);
+    json["skipped"] = std::move(whole["skipped"]);
+    json["tables"] = std::move(whole["tables"]);
+    json["weight_bytes_before"] = before.weight_bytes;
+    json["weight_bytes_after"] = after.weight_bytes;
+    json["bits_per_weight"] = before.parameters == 0 ? 0
+                                                     : 8.0 * static_cast<double>(after.weight_bytes) /
+                                                           static_cast<double>(before.parameters);
+    json["weight_mse"] = json_number(elements == 0 ? 0 : error / elements);
+    Json mismatches = Json::array();
+    for (const quant::Mismatch& mismatch : audit.mismatches)
+      mismatches.push_back({{"tensor", mismatch.tensor}, {"what", mismatch.what}});
+    json["audit"] = {
+        {"passed", audit.passed()}, {"tensors", audit.tensors}, {"mismatches", std::move(mismatches)}};
+
+    context.print(fmt::format("{} weights and {} activations quantized ({}), {} left in float",
+                              outcome.plan.weights.size(), outcome.plan.activations.size(),
+                              chosen_name(outcome, spec_), r.skipped.size()));
+    context.print(fmt::format("weights: {} -> {}", bytes_text(static_cast<double>(before.weight_bytes)),
+                              bytes_text(static_cast<double>(after.weight_bytes))));
+    context.print(fmt::format("audit: {} ({} tensors read back and compared)",
+                              audit.passed() ? "passed" : "FAILED", audit.tensors));
+    for (std::size_t i = 0; i < audit.mismatches.size() && i < 10; ++i)
+      context.print("  " + audit.mismatches[i].tensor + ": " + audit.mismatches[i].what);
+    context.print(fmt::format("wrote {}", output_));
+  }
+
+  std::string path_, output_, data_, stats_, export_ = "qdq_onnx";
+  std::int64_t samples_ = 0, opset_ = 0;
+  bool asymmetric_ = false;
+  QuantizeSpec spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_quantize() { return std::make_unique<Quantize>(); }
+
+}  // namespace pare

@@ -1,0 +1,157 @@
+#include "cli/commands.h"
+#include "engine/base/atomic_file.h"
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "engine/base/paths.h"
+#include "engine/base/sha256.h"
+#include "recipes/load.h"
+#include "recipes/schema.h"
+
+namespace pare {
+namespace {
+
+class RecipeList final : public Command {
+ public:
+  const char* name() const override { return "recipe list"; }
+  const char* what() const override { return "the built-in recipes"; }
+  void declare(Args& args) override { args.example("pare recipe list"); }
+
+  int run(Context& context) override {
+    Json list = Json::array();
+    for (const BuiltinRecipe& recipe : builtin_recipes()) {
+      context.print(fmt::format("builtin/{:<16} {}", recipe.name, recipe.what));
+      list.push_back({{"name", fmt::format("builtin/{}", recipe.name)}, {"what", recipe.what}});
+    }
+    context.document()["recipes"] = std::move(list);
+    return 0;
+  }
+};
+
+class RecipeShow final : public Command {
+ public:
+  const char* name() const override { return "recipe show"; }
+  const char* what() const override { return "a built-in recipe, or a recipe with everything filled in"; }
+
+  void declare(Args& args) override {
+    args.positional("RECIPE", path_, "builtin/NAME, or a recipe file")
+        .option("--set", "A.B=VALUE", sets_, "set a key first")
+        .example("pare recipe show builtin/int8 > my-recipe.yaml");
+  }
+
+  int run(Context& context) override {
+    std::string text;
+    if (path_.rfind("builtin/", 0) == 0) {
+      text = find_builtin(path_, path_).text;
+    } else {
+      RecipeOptions options;
+      options.sets = sets_;
+      options.check_files = false;
+      text = load_recipe(path_, options).text;
+    }
+    context.document()["text"] = text;
+    text.pop_back();
+    context.print(text);
+    return 0;
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::string> sets_;
+};
+
+class RecipeCheck final : public Command {
+ public:
+  const char* name() const override { return "recipe check"; }
+  const char* what() const override { return "find what is wrong with a recipe, without running it"; }
+
+  void declare(Args& args) override {
+    args.positional("RECIPE", path_, "recipe file")
+        .option("--set", "A.B=VALUE", sets_, "set a key first")
+        .example("pare recipe check resnet-int8.yaml");
+  }
+
+  int run(Context& context) override {
+    RecipeOptions options;
+    options.sets = sets_;
+    const LoadedRecipe loaded = load_recipe(path_, options);
+    const std::string hash = hex(sha256(loaded.text));
+    context.document()["name"] = loaded.recipe.name;
+    context.document()["recipe_hash"] = hash;
+    context.print(
+        fmt::format("{}: fine (recipe '{}', hash {})", path_, loaded.recipe.name, hash.substr(0, 12)));
+    return 0;
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::string> sets_;
+};
+
+class RecipeSchema final : public Command {
+ public:
+  const char* name() const override { return "recipe schema"; }
+  const char* what() const override { return "the JSON schema of recipes, for editors"; }
+  void declare(Args& args) override { args.example("pare recipe schema > pare-recipe.schema.json"); }
+
+  int run(Context& context) override {
+    std::string text = recipe_schema();
+    context.document()["schema"] = parse_json(text, "schema");
+    text.pop_back();
+    context.print(text);
+    return 0;
+  }
+};
+
+class RecipeInit final : public Command {
+ public:
+  const char* name() const override { return "recipe init"; }
+  const char* what() const override { return "write a recipe to start from"; }
+
+  void declare(Args& args) override {
+    args.positional("FILE", path_, "where to write it")
+        .option("--model", "MODEL", model_, "the model", "model.path")
+        .required()
+        .option("--extends", "NAME", base_, "what to start from (default builtin/int8)", "extends")
+        .flag("--force", force_, "replace the file if it is there")
+        .example("pare recipe init resnet-int8.yaml --model resnet.onnx");
+  }
+
+  int run(Context& context) override {
+    if (path_exists(path_) && !force_)
+      throw make_error(ErrorCode::kUsage, "'{}' is already there", path_).hint("--force replaces it");
+    find_builtin(base_, "--extends");
+    const std::string text = fmt::format(
+        "version: 1\n"
+        "extends: {}\n"
+        "name: {}\n"
+        "model: {{path: {}}}                       # relative to this file\n"
+        "datasets:\n"
+        "  # npy, npz, HDF5 or a folder of images; preprocessing is (x * scale - mean) / std\n"
+        "  calibration: {{path: calibration.npy, layout: nhwc_to_nchw, scale: 1/255, samples: 512}}\n"
+        "  test: {{path: test.npy, labels: labels.npy, layout: nhwc_to_nchw, scale: 1/255}}\n"
+        "evaluate:\n"
+        "  data: test\n"
+        "  metrics: [top1, output_sqnr_db, clipping_rate]\n"
+        "  gates:\n"
+        "    - {{metric: top1_drop, max: 0.005}}\n",
+        base_.rfind("builtin/", 0) == 0 ? base_ : "builtin/" + base_, file_stem(path_), model_);
+    write_file_atomically(path_, text);
+    context.document()["output"] = path_;
+    context.print(fmt::format("wrote {}: fill in the data sets, then `pare recipe check {}`", path_, path_));
+    return 0;
+  }
+
+ private:
+  std::string path_, model_, base_ = "builtin/int8";
+  bool force_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_recipe_list() { return std::make_unique<RecipeList>(); }
+std::unique_ptr<Command> make_recipe_show() { return std::make_unique<RecipeShow>(); }
+std::unique_ptr<Command> make_recipe_check() { return std::make_unique<RecipeCheck>(); }
+std::unique_ptr<Command> make_recipe_schema() { return std::make_unique<RecipeSchema>(); }
+std::unique_ptr<Command> make_recipe_init() { return std::make_unique<RecipeInit>(); }
+
+}  // namespace pare

@@ -1,0 +1,96 @@
+#include "cli/commands.h"
+#include "cli/summary.h"
+#include "cli/version.h"
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "engine/base/memory.h"
+#include "engine/base/paths.h"
+#include "eval/report_render.h"
+#include "recipes/pipeline.h"
+
+namespace pare {
+namespace {
+
+class RunCommand final : public Command {
+ public:
+  const char* name() const override { return "run"; }
+  const char* what() const override {
+    return "run a recipe: from a model to a quantized, judged, reported one";
+  }
+
+  void declare(Args& args) override {
+    args.positional("RECIPE", recipe_, "recipe file (`pare recipe init` writes one)")
+        .option("--set", "A.B=VALUE", sets_,
+                "set a key of the recipe, or a ${NAME}; lists by index: gates.0.max")
+        .option("--out", "DIR", options_.out, "the run's folder (default runs/NAME)", "name")
+        .flag("--resume", options_.resume, "go on with an unfinished run, from the stage where it stopped")
+        .flag("--force", options_.force, "start again, over what is there")
+        .option("--from", "STAGE", options_.from, "run again from this stage on")
+        .option("--until", "STAGE", options_.until,
+                "stop behind this stage: load, surgery, calibrate, quantize, audit, evaluate")
+        .flag("--dry-run", dry_, "check everything and say what would be done")
+        .example("pare run examples/fashion/resnet-int8.yaml")
+        .example("pare run resnet-int8.yaml --set quantize.activations.calibrator=mse --out runs/mse");
+  }
+
+  int run(Context& context) override {
+    RecipeOptions recipe_options;
+    recipe_options.sets = sets_;
+    if (context.options().seed >= 0)
+      recipe_options.sets.push_back(fmt::format("seed={}", context.options().seed));
+    const LoadedRecipe recipe = load_recipe(recipe_, recipe_options);
+    options_.pool = &context.pool();
+    options_.progress = &context.progress();
+    options_.message = [&](const std::string& text) { context.message(text); };
+    options_.pare_version = version();
+    if (dry_) return dry_run(context, recipe);
+    start_memory_sampling();
+    const RunOutcome outcome = run_recipe(recipe, options_);
+    for (const std::string& warning : outcome.report.warnings) context.warn(warning);
+    context.document() = report_to_json(outcome.report);
+    context.document()["run_dir"] = outcome.run_dir;
+    context.document()["reports"] = outcome.report_files;
+    if (!outcome.complete) {
+      context.print(fmt::format("stopped behind stage '{}'; `--resume` goes on", options_.until));
+      return 0;
+    }
+    print_summary(context, outcome.report);
+    print_files(context, outcome);
+    return outcome.report.passed() ? 0 : 1;
+  }
+
+ private:
+  int dry_run(Context& context, const LoadedRecipe& recipe) {
+    const std::string folder = run_folder_of(recipe, options_.out);
+    Json stages = Json::array();
+    context.print(fmt::format("would run '{}' in {}:", recipe.recipe.name, folder));
+    for (const PlannedStage& stage : plan_run(recipe, options_)) {
+      context.print(fmt::format("  {:<10} {}", stage.name, stage.what));
+      stages.push_back({{"name", stage.name}, {"what", stage.what}});
+    }
+    context.document()["run_dir"] = folder;
+    context.document()["stages"] = std::move(stages);
+    return 0;
+  }
+
+  static void print_files(Context& context, const RunOutcome& outcome) {
+    context.print("");
+    for (const ReportArtefact& artefact : outcome.report.artefacts)
+      context.print(fmt::format("  {:<15} {} ({})", artefact.path == "model.onnx" ? "model" : artefact.path,
+                                join_path(outcome.run_dir, artefact.path),
+                                bytes_text(static_cast<double>(artefact.bytes))));
+    for (const std::string& file : outcome.report_files)
+      context.print(fmt::format("  {:<15} {}", "report", join_path(outcome.run_dir, file)));
+  }
+
+  std::string recipe_;
+  std::vector<std::string> sets_;
+  RunOptions options_;
+  bool dry_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_run() { return std::make_unique<RunCommand>(); }
+
+}  // namespace pare

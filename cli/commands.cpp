@@ -1,0 +1,28 @@
+#include "cli/commands.h"
+
+namespace pare {
+
+std::vector<std::unique_ptr<Command>> all_commands() {
+  std::vector<std::unique_ptr<Command>> list;
+  list.push_back(make_run());
+  list.push_back(make_inspect());
+  list.push_back(make_infer());
+  list.push_back(make_surgeon_simplify());
+  list.push_back(make_calibrate());
+  list.push_back(make_stats_show());
+  list.push_back(make_stats_merge());
+  list.push_back(make_quantize());
+  list.push_back(make_eval());
+  list.push_back(make_bench());
+  list.push_back(make_report());
+  list.push_back(make_recipe_list());
+  list.push_back(make_recipe_show());
+  list.push_back(make_recipe_check());
+  list.push_back(make_recipe_schema());
+  list.push_back(make_recipe_init());
+  list.push_back(make_ops());
+  list.push_back(make_doctor());
+  return list;
+}
+
+}  // namespace pare

@@ -1,0 +1,29 @@
+// One maker a subcommand; each stands at the end of its cmd_*.cpp.
+#pragma once
+
+#include <memory>
+
+#include "cli/command.h"
+
+namespace pare {
+
+std::unique_ptr<Command> make_run();
+std::unique_ptr<Command> make_inspect();
+std::unique_ptr<Command> make_infer();
+std::unique_ptr<Command> make_surgeon_simplify();
+std::unique_ptr<Command> make_calibrate();
+std::unique_ptr<Command> make_stats_show();
+std::unique_ptr<Command> make_stats_merge();
+std::unique_ptr<Command> make_quantize();
+std::unique_ptr<Command> make_eval();
+std::unique_ptr<Command> make_bench();
+std::unique_ptr<Command> make_report();
+std::unique_ptr<Command> make_recipe_list();
+std::unique_ptr<Command> make_recipe_show();
+std::unique_ptr<Command> make_recipe_check();
+std::unique_ptr<Command> make_recipe_schema();
+std::unique_ptr<Command> make_recipe_init();
+std::unique_ptr<Command> make_ops();
+std::unique_ptr<Command> make_doctor();
+
+}  // namespace pare

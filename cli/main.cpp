@@ -1,0 +1,268 @@
+// The program: finds the command, parses, runs, turns what happened into text or one JSON document and an
+// exit code (docs/exit-codes.md). No work is done here.
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/version.h"
+#include "engine/base/cancel.h"
+#include "engine/base/error.h"
+#include "engine/base/isa.h"
+#include "engine/base/json.h"
+#include "engine/base/memory.h"
+
+namespace pare {
+
+Context::Context(const CommonOptions& options)
+    : options_(options),
+      progress_(make_console_progress(options.quiet || options.log_level == "error" ||
+                                      options.log_level == "warn")),
+      document_(std::make_unique<Json>(Json::object())) {}
+Context::~Context() = default;
+
+ThreadPool& Context::pool() {
+  if (pool_ == nullptr)
+    pool_ = std::make_unique<ThreadPool>(options_.threads > 0 ? static_cast<int>(options_.threads)
+                                                              : available_threads());
+  return *pool_;
+}
+
+Json& Context::document() { return *document_; }
+
+void write_stdout(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    fail(ErrorCode::kDevice, "cannot write to stdout: {}", std::strerror(errno));
+}
+
+void Context::print(const std::string& text) {
+  if (!options_.json) write_stdout(text + "\n");
+}
+
+void Context::message(const std::string& text) {
+  if (!options_.quiet && options_.log_level != "error" && options_.log_level != "warn")
+    std::fputs((text + "\n").c_str(), stderr);
+}
+
+void Context::warn(const std::string& text) {
+  warnings_.push_back(text);
+  if (!options_.quiet && options_.log_level != "error")
+    std::fputs(("pare: warning: " + text + "\n").c_str(), stderr);
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void declare_common(Args& args, CommonOptions& common) {
+  args.common()
+      .option("--device", "D", common.device, "where to run: auto, cpu or cuda:N", "build.device")
+      .flag("--json", common.json, "one JSON document on stdout, nothing else")
+      .flag("--quiet", common.quiet, "no progress and no messages")
+      .option("--log-level", "L", common.log_level, "error, warn, info or debug")
+      .option("--threads", "N", common.threads, "threads (results do not depend on it)")
+      .option("--seed", "N", common.seed, "seed of everything random", "seed")
+      .option("--isa", "I", common.isa, "instruction class: scalar, avx2, avx512, avx512_vnni, amx")
+      .flag("-h,--help", common.help, "help");
+}
+
+std::string general_help(const std::vector<std::unique_ptr<Command>>& commands) {
+  std::string out =
+      "pare makes a trained network smaller and faster without losing what it knows, and proves it.\n\n"
+      "  pare COMMAND [options]             `pare COMMAND --help` explains one\n\n";
+  std::string last_group;
+  for (const auto& command : commands) {
+    const std::string name = command->name();
+    out += fmt::format("  {:<18} {}\n", name, command->what());
+  }
+  out +=
+      "\nOptions of every command:\n"
+      "  --json             one JSON document on stdout, nothing else (docs/json.md)\n"
+      "  --quiet            no progress and no messages; --log-level error|warn|info|debug\n"
+      "  --threads N        threads; results do not depend on it\n"
+      "  --device D         auto, cpu or cuda:N; --isa I pins a lower instruction class (avx2, avx512 ...)\n"
+      "  --seed N           seed of everything random\n"
+      "  --version          version, build features, licence\n\n"
+      "  pare run examples/fashion/resnet-int8.yaml\n"
+      "  pare inspect model.onnx --json\n\n"
+      "Exit codes: 0 done, 1 a gate or audit failed, 2 usage or recipe, 3 bad or missing file,\n"
+      "4 unsupported, 5 device, disk or memory, 70 a bug, 130 interrupted (--resume goes on).\n";
+  return out;
+}
+
+// The index of the command's first word: the first argument that is no common option or its value.
+std::size_t command_index(const std::vector<std::string>& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].empty() || arguments[i][0] != '-') return i;
+    for (const char* with_value : {"--device", "--log-level", "--threads", "--seed", "--isa"})
+      if (arguments[i] == with_value) ++i;
+  }
+  return arguments.size();
+}
+
+// Takes the command's words out of `arguments`. nullptr: none was named.
+Command* find_command(const std::vector<std::unique_ptr<Command>>& commands,
+                      std::vector<std::string>& arguments) {
+  const std::size_t at = command_index(arguments);
+  if (at == arguments.size()) return nullptr;
+  const std::string first = arguments[at];
+  const std::string both = at + 1 < arguments.size() ? first + " " + arguments[at + 1] : first;
+  std::vector<const char*> names, seconds;
+  for (const auto& command : commands) {
+    const std::string name = command->name();
+    names.push_back(command->name());
+    const bool two = name == both && name != first;
+    if (name != first && !two) {
+      if (name.rfind(first + " ", 0) == 0) seconds.push_back(command->name());
+      continue;
+    }
+    arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(at),
+                    arguments.begin() + static_cast<std::ptrdiff_t>(at + (two ? 2 : 1)));
+    return command.get();
+  }
+  const std::vector<const char*>& known = seconds.empty() ? names : seconds;
+  const std::string wanted = seconds.empty() ? first : both;
+  const std::string near = nearest_word(wanted, known.data(), known.size());
+  std::string hint =
+      near.empty() ? "`pare --help` lists the commands" : fmt::format("did you mean `pare {}`?", near);
+  if (near.empty() && !seconds.empty()) {
+    hint = "there is:";
+    for (const char* name : seconds) hint += fmt::format(" pare {};", name);
+    hint.pop_back();
+  }
+  if (!seconds.empty() && wanted == first)
+    throw make_error(ErrorCode::kUsage, "`pare {}` needs a second word", first).hint(hint);
+  throw make_error(ErrorCode::kUsage, "there is no command `pare {}`", wanted).hint(hint);
+}
+
+void check_common(const CommonOptions& common) {
+  const char* const levels[] = {"error", "warn", "info", "debug"};
+  bool known = false;
+  for (const char* level : levels) known = known || common.log_level == level;
+  if (!known)
+    throw make_error(ErrorCode::kUsage, "'{}' is no log level", common.log_level)
+        .hint("error, warn, info or debug");
+  if (common.threads < 0 || common.threads > 4096)
+    throw make_error(ErrorCode::kUsage, "--threads {} makes no sense", common.threads).hint("1 to 4096");
+  if (!common.isa.empty()) set_isa(isa_from_name(common.isa));
+  if (common.device != "auto" && common.device != "cpu") {
+    if (common.device.rfind("cuda", 0) == 0)
+      throw make_error(ErrorCode::kUnsupported, "this build has no GPU backend for --device {}",
+                       common.device)
+          .hint("`pare doctor` says what is missing");
+    throw make_error(ErrorCode::kUsage, "'{}' is no device", common.device).hint("auto, cpu or cuda:N");
+  }
+}
+
+void print_error(const Error& error) {
+  std::string text = "pare: ";
+  if (!error.where().empty()) text += error.where() + ": ";
+  text += error.what();
+  if (!error.hint().empty()) text += "\n  " + error.hint();
+  std::fputs((text + "\n").c_str(), stderr);
+}
+
+Json error_json(const Error& error) {
+  return {{"code", error_code_name(error.code())},
+          {"message", error.what()},
+          {"where", error.where()},
+          {"hint", error.hint()}};
+}
+
+// The document around what the command filled in.
+std::string document_text(const std::string& command, const Json& keys,
+                          const std::vector<std::string>& warnings, Clock::time_point start) {
+  Json document = {{"pare", version()}, {"command", command}};
+  for (auto item = keys.begin(); item != keys.end(); ++item) document[item.key()] = item.value();
+  document["warnings"] = warnings;
+  document["seconds"] = std::chrono::duration<double>(Clock::now() - start).count();
+  document["peak_rss_bytes"] = peak_rss_bytes();
+  document["peak_anonymous_bytes"] = peak_anonymous_bytes();
+  return dump(document, 2) + "\n";
+}
+
+// Runs `body`; whatever it throws becomes an Error. True when it returned.
+template <typename Body>
+bool guarded(Body&& body, Error& error) {
+  try {
+    body();
+    return true;
+  } catch (const Error& caught) {
+    error = caught;
+  } catch (const std::bad_alloc&) {
+    error = make_error(ErrorCode::kDevice, "out of memory").hint("a smaller batch needs less memory");
+  } catch (const std::exception& caught) {
+    error =
+        make_error(ErrorCode::kInternal, "{}", caught.what()).hint("this is a bug in pare: please report it");
+  } catch (...) {
+    error = make_error(ErrorCode::kInternal, "an unknown exception")
+                .hint("this is a bug in pare: please report it");
+  }
+  return false;
+}
+
+int run(std::vector<std::string> arguments) {
+  const Clock::time_point start = Clock::now();
+  CommonOptions common;
+  for (const std::string& argument : arguments) common.json = common.json || argument == "--json";
+  Context context(common);
+  std::string name;
+  int code = 0;
+  Error error(ErrorCode::kInternal, "");
+  const bool done = guarded(
+      [&] {
+        const std::vector<std::unique_ptr<Command>> commands = all_commands();
+        for (const std::string& argument : arguments)
+          if (argument == "--version" && command_index(arguments) == arguments.size()) {
+            context.print(version_text());
+            if (common.json) write_stdout(document_text("version", {{"version", version_text()}}, {}, start));
+            return;
+          }
+        Command* command = find_command(commands, arguments);
+        if (command == nullptr) {
+          common.json = false;
+          for (const std::string& argument : arguments)
+            if (argument == "-h" || argument == "--help") return context.print(general_help(commands));
+          std::fputs(general_help(commands).c_str(), stderr);
+          code = static_cast<int>(ErrorCode::kUsage);
+          return;
+        }
+        name = command->name();
+        Args args(command->name(), command->what());
+        command->declare(args);
+        declare_common(args, common);
+        for (const std::string& argument : arguments)
+          if (argument == "-h" || argument == "--help") {
+            common.json = false;
+            return context.print(args.help());
+          }
+        args.parse(arguments);
+        check_common(common);
+        install_cancel_signals();
+        code = command->run(context);
+        if (common.json) write_stdout(document_text(name, context.document(), context.warnings(), start));
+      },
+      error);
+  if (done) return code;
+  print_error(error);
+  if (common.json) {
+    Error ignored(ErrorCode::kInternal, "");  // stdout may be what failed
+    guarded(
+        [&] {
+          Json keys = {{"error", error_json(error)}};
+          write_stdout(document_text(name, keys, context.warnings(), start));
+        },
+        ignored);
+  }
+  return static_cast<int>(error.code());
+}
+
+}  // namespace
+}  // namespace pare
+
+int main(int argc, char** argv) {
+  return pare::run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+}

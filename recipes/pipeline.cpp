@@ -1,0 +1,204 @@
+#include "recipes/pipeline.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/base/cancel.h"
+#include "engine/base/error.h"
+#include "engine/base/isa.h"
+#include "engine/base/json.h"
+#include "engine/base/memory.h"
+#include "engine/base/paths.h"
+#include "engine/base/sha256.h"
+#include "eval/report_render.h"
+#include "recipes/report_files.h"
+#include "recipes/stages.h"
+
+namespace pare {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::string snapshot_name(const std::string& stage) { return "stages/" + stage + ".json"; }
+
+void check_stage(const std::string& name, const char* option) {
+  if (name.empty()) return;
+  const std::vector<const char*>& known = stage_names();
+  for (const char* stage : known)
+    if (name == stage) return;
+  const std::string near = nearest_word(name, known.data(), known.size());
+  std::string hint = "stages:";
+  for (const char* stage : known) hint += fmt::format(" {}", stage);
+  throw make_error(ErrorCode::kUsage, "there is no stage '{}'", name)
+      .at(option)
+      .hint(near.empty() ? hint : fmt::format("did you mean '{}'?", near));
+}
+
+// Everything that decides the bytes of the result, but the data, whose hash is in the statistics.
+std::string fingerprint(const LoadedRecipe& recipe, const RunOptions& options) {
+  Sha256 hash;
+  const std::string model = recipe.recipe.resolve(recipe.recipe.model.path);
+  for (const std::string& part : {options.pare_version, recipe.text, sha256_of_file(model)}) {
+    hash.update_number(part.size());
+    hash.update(part);
+  }
+  return hex(hash.finish());
+}
+
+class Run {
+ public:
+  Run(const LoadedRecipe& recipe, const RunOptions& options, RunFolder& folder)
+      : options_(options), folder_(folder), state_(recipe, options, folder), start_(Clock::now()) {
+    state_.report.title = recipe.recipe.name;
+    state_.report.command = "run";
+  }
+
+  RunOutcome go() {
+    RunOutcome outcome;
+    outcome.run_dir = folder_.path();
+    if (!options_.from.empty()) folder_.forget(options_.from);
+    if (folder_.finished()) return finished(std::move(outcome));
+    // The audit compares with what `quantize` decided, which is not kept: the two are done in one process.
+    if (folder_.find("audit") == nullptr) folder_.forget("quantize");
+    bool resuming = true;
+    for (const Stage& stage : all_stages()) {
+      if (!stage.wanted(state_.recipe())) continue;
+      resuming = resuming && restore(stage);
+      if (!resuming) run(stage);
+      if (options_.until == stage.name) {
+        outcome.report = state_.report;
+        return outcome;
+      }
+    }
+    report(outcome);
+    return outcome;
+  }
+
+ private:
+  // A finished run is shown again, nothing is computed.
+  RunOutcome finished(RunOutcome outcome) {
+    outcome.report = read_report(folder_.path());
+    outcome.report.command = "run";
+    for (ReportStage& stage : outcome.report.stages) stage.resumed = true;
+    outcome.complete = true;
+    for (const char* name : {"junit.xml", "report.html", "report.json", "report.md"})
+      if (path_exists(folder_.file(name))) outcome.report_files.emplace_back(name);
+    return outcome;
+  }
+
+  // Takes over what an earlier process finished. False: this stage and all after it must run.
+  bool restore(const Stage& stage) {
+    const JournalEntry* entry = folder_.find(stage.name);
+    if (entry == nullptr) {
+      folder_.forget(stage.name);
+      return false;
+    }
+    const std::string path = folder_.file(snapshot_name(stage.name));
+    Report saved = report_from_json(read_json_file(path), path);
+    for (ReportStage& row : saved.stages) row.resumed = true;
+    saved.command = "run";
+    state_.report = std::move(saved);
+    return true;
+  }
+
+  void run(const Stage& stage) {
+    check_cancelled();
+    if (options_.message) options_.message(fmt::format("{}: {}", stage.name, stage.what));
+    folder_.log(fmt::format("{}: begins", stage.name));
+    const Clock::time_point start = Clock::now();
+    std::vector<std::string> files;
+    try {
+      files = with_context(fmt::format("running stage '{}'", stage.name), [&] { return stage.run(state_); });
+    } catch (const Error& error) {
+      folder_.log(fmt::format("{}: {}", stage.name, error.what()));
+      throw;
+    }
+    ReportStage row;
+    row.name = stage.name;
+    row.seconds = since(start);
+    state_.report.stages.push_back(row);
+    for (const std::string& file : files)
+      if (file.rfind("stages/", 0) != 0) state_.report.artefacts.push_back(folder_.describe(file));
+    const std::string snapshot = snapshot_name(stage.name);
+    write_file_atomically(folder_.file(snapshot), dump(report_to_json(state_.report), 1) + "\n");
+    JournalEntry entry;
+    entry.stage = stage.name;
+    entry.seconds = row.seconds;
+    files.push_back(snapshot);
+    for (const std::string& file : files) entry.outputs.push_back(folder_.describe(file));
+    folder_.record(entry);
+    folder_.log(fmt::format("{}: done in {:.2f} s", stage.name, row.seconds));
+  }
+
+  void report(RunOutcome& outcome) {
+    const Clock::time_point start = Clock::now();
+    Report& r = state_.report;
+    r.run_dir = folder_.path();
+    r.verdict = verdict_text(r);
+    if (folder_.other_isa_class())
+      r.warnings.push_back("parts of this run were made on a processor of another instruction class");
+    ReportStage row;
+    row.name = "report";
+    row.seconds = since(start);
+    r.stages.push_back(row);
+    double seconds = 0;
+    for (const ReportStage& stage : r.stages) seconds += stage.seconds;
+    outcome.report_files =
+        write_reports(r, folder_.path(), state_.recipe().report, options_.pare_version, seconds);
+    folder_.finish();
+    folder_.log(fmt::format("finished: {}", r.verdict));
+    outcome.report = r;
+    outcome.complete = true;
+  }
+
+  const RunOptions& options_;
+  RunFolder& folder_;
+  RunState state_;
+  Clock::time_point start_;
+};
+
+}  // namespace
+
+const std::vector<const char*>& stage_names() {
+  static const std::vector<const char*> kNames = [] {
+    std::vector<const char*> names;
+    for (const Stage& stage : all_stages()) names.push_back(stage.name);
+    return names;
+  }();
+  return kNames;
+}
+
+std::string run_folder_of(const LoadedRecipe& recipe, const std::string& out) {
+  return out.empty() ? join_path("runs", recipe.recipe.name) : out;
+}
+
+RunOutcome run_recipe(const LoadedRecipe& recipe, const RunOptions& options) {
+  if (options.resume && options.force)
+    throw make_error(ErrorCode::kUsage, "--resume and --force contradict each other");
+  check_stage(options.from, "--from");
+  check_stage(options.until, "--until");
+  // --from on its own speaks of a run that is there.
+  const bool resume = options.resume || (!options.from.empty() && !options.force);
+  const RunFolder::Mode mode = options.force ? RunFolder::Mode::kForce
+                               : resume      ? RunFolder::Mode::kResume
+                                             : RunFolder::Mode::kFresh;
+  RunFolder folder(run_folder_of(recipe, options.out), mode, fingerprint(recipe, options),
+                   reproducibility_class(isa()));
+  return Run(recipe, options, folder).go();
+}
+
+std::vector<PlannedStage> plan_run(const LoadedRecipe& recipe, const RunOptions& options) {
+  check_stage(options.until, "--until");
+  std::vector<PlannedStage> plan;
+  for (const Stage& stage : all_stages()) {
+    if (!stage.wanted(recipe.recipe)) continue;
+    plan.push_back({stage.name, stage.what});
+    if (options.until == stage.name) return plan;
+  }
+  plan.push_back({"report", "write the reports"});
+  return plan;
+}
+
+}  // namespace pare

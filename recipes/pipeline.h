@@ -1,0 +1,57 @@
+// `pare run`: a recipe's stages in order, journaled, so that a run killed at any moment goes on where it was
+// and ends with the same bytes.
+//
+//   load       model and data opened and checked; the resolved recipe written
+//   surgery    graph passes; the float function is compared before and after
+//   calibrate  statistics.h5
+//   quantize   ranges, codes, model.onnx
+//   audit      model.onnx read back and compared with what was decided
+//   evaluate   model.onnx judged against the original; gates
+//   report     report.json, report.html, report.md, junit.xml
+//
+// A stage whose section the recipe lacks is left out.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/base/progress.h"
+#include "engine/base/thread_pool.h"
+#include "eval/report.h"
+#include "recipes/load.h"
+
+namespace pare {
+
+struct RunOptions {
+  std::string out;  // "": runs/NAME
+  bool resume = false, force = false;
+  std::string from;            // run this stage and those after it again, whatever the journal says
+  std::string until;           // stop behind this stage
+  ThreadPool* pool = nullptr;  // required
+  Progress* progress = nullptr;
+  std::function<void(const std::string&)> message;  // what is going on, for people; may be empty
+  std::string pare_version;
+};
+
+struct RunOutcome {
+  std::string run_dir;
+  Report report;
+  bool complete = false;                  // false: stopped by `until`
+  std::vector<std::string> report_files;  // in run_dir
+};
+
+// Errors: everything that its parts throw, with "while STAGE" in front; kUsage for the folder's state
+// (run_folder.h) and unknown stage names. A gate or audit that fails is no error: outcome.report.passed().
+RunOutcome run_recipe(const LoadedRecipe& recipe, const RunOptions& options);
+
+struct PlannedStage {
+  std::string name, what;
+};
+// What run_recipe would do. Opens and checks model and data, writes nothing.
+std::vector<PlannedStage> plan_run(const LoadedRecipe& recipe, const RunOptions& options);
+
+const std::vector<const char*>& stage_names();
+std::string run_folder_of(const LoadedRecipe& recipe, const std::string& out);
+
+}  // namespace pare

@@ -1,0 +1,175 @@
+#include "recipes/plan_report.h"
+
+#include <algorithm>
+#include <map>
+
+#include "engine/base/error.h"
+#include "engine/numeric/table.h"
+#include "eval/report_render.h"
+#include "recipes/quant_spec.h"
+
+namespace pare {
+namespace {
+
+constexpr int kPlotBins = 64;  // a side
+
+void report_weights(Report& report, const QuantizeOutcome& o) {
+  for (std::size_t i = 0; i < o.plan.weights.size(); ++i) {
+    const quant::WeightSite& site = o.plan.placement.weights[i];
+    const quant::WeightPlan& weight = o.plan.weights[i];
+    ReportQuantized row;
+    row.tensor = o.source.value(site.value).name;
+    row.kind = "weight";
+    row.format = name(site.format.dtype);
+    row.granularity = quant::name(site.format.granularity);
+    row.scales = weight.scales.size();
+    row.sqnr_db = weight.sqnr_db;
+    row.clipped = weight.clipped;
+    report.quantized.push_back(std::move(row));
+  }
+}
+
+void report_activation(Report& report, const QuantizeOutcome& o, std::size_t i) {
+  const quant::ActivationSite& site = o.plan.placement.activations[i];
+  const quant::ActivationPlan& activation = o.plan.activations[i];
+  const FormatInfo& format = format_info(site.format.dtype);
+  ReportQuantized row;
+  row.tensor = o.source.value(site.value).name;
+  row.kind = "activation";
+  row.format = name(site.format.dtype);
+  row.granularity = quant::name(site.format.granularity);
+  row.method = activation.range.method;
+  row.rule = site.rule;
+  row.scales = 1;
+  row.low = (format.lowest() - activation.zero_point) * static_cast<double>(activation.scale);
+  row.high = (format.largest - activation.zero_point) * static_cast<double>(activation.scale);
+  if (i < o.stats.size()) {
+    ReportHistogram h = plot_histogram(o.stats[i]);
+    h.method = row.method;
+    h.low = row.low;
+    h.high = row.high;
+    report.histograms.push_back(std::move(h));
+  }
+  report.quantized.push_back(std::move(row));
+}
+
+void warn_about(Report& report, const TensorStats& s) {
+  const std::uint64_t inf = s.positive_inf + s.negative_inf;
+  if (s.nan + inf > 0)
+    report.warnings.push_back(
+        fmt::format("tensor '{}' held {} NaN and {} infinite values in calibration: they count in no range",
+                    s.name, s.nan, inf));
+  else if (s.seen() && s.amax() == 0)
+    report.warnings.push_back(
+        fmt::format("tensor '{}' was all zeros in calibration: its scale is 1", s.name));
+}
+
+}  // namespace
+
+void report_outcome(Report& report, const QuantizeOutcome& o) {
+  report_weights(report, o);
+  for (std::size_t i = 0; i < o.plan.activations.size(); ++i) report_activation(report, o, i);
+  for (const TensorStats& stats : o.stats) warn_about(report, stats);
+  for (const quant::Skipped& skipped : o.plan.placement.skipped)
+    report.skipped.push_back({skipped.tensor, skipped.why});
+  if (!o.candidates.empty()) {
+    ReportTable table;
+    table.title = "Candidates";
+    table.note =
+        "calibrators (mix: for each tensor the one of least expected error), smoothing and bias correction, "
+        "scored by "
+        "output SQNR on calibration samples that no range was made from";
+    table.columns = {"candidate", "output SQNR dB"};
+    for (const ScoredCandidate& candidate : o.candidates) {
+      if (candidate.chosen) table.chosen = static_cast<std::int64_t>(table.rows.size());
+      table.rows.push_back({candidate.name, fmt::format("{:.3f}", candidate.held_out_sqnr_db)});
+    }
+    report.tables.push_back(std::move(table));
+  }
+  if (!o.smoothed.empty()) {
+    ReportTable table;
+    table.title = "Smoothed";
+    table.note =
+        "channels scaled so that activations and weights share the difficulty; the float function is "
+        "unchanged";
+    table.columns = {"tensor", "strength", "predicted gain dB"};
+    for (const SmoothedValue& value : o.smoothed)
+      table.rows.push_back(
+          {value.tensor, number_text_short(value.strength), fmt::format("{:.2f}", value.predicted_gain_db)});
+    report.tables.push_back(std::move(table));
+  }
+}
+
+ReportHistogram plot_histogram(const TensorStats& stats) {
+  ReportHistogram h;
+  h.tensor = stats.name;
+  int used[2] = {0, 0};
+  const std::uint64_t* const sides[2] = {stats.positive(), stats.negative()};
+  for (int side = 0; side < 2; ++side)
+    for (int b = 0; b < kBins; ++b)
+      if (sides[side][b] != 0) used[side] = b + 1;
+  const int group = std::max(1, (std::max(used[0], used[1]) + kPlotBins - 1) / kPlotBins);
+  const int right = (used[0] + group - 1) / group, left = (used[1] + group - 1) / group;
+  h.width = stats.width() * group;
+  h.start = -h.width * left;
+  h.counts.assign(static_cast<std::size_t>(left + right), 0);
+  for (int b = 0; b < kBins; ++b) {
+    if (stats.positive()[b] != 0)
+      h.counts[static_cast<std::size_t>(left + b / group)] += static_cast<std::int64_t>(stats.positive()[b]);
+    if (stats.negative()[b] != 0)
+      h.counts[static_cast<std::size_t>(left - 1 - b / group)] +=
+          static_cast<std::int64_t>(stats.negative()[b]);
+  }
+  h.least = stats.min;
+  h.largest = stats.max;
+  h.total = static_cast<std::int64_t>(stats.total);
+  h.zeros = static_cast<std::int64_t>(stats.zeros);
+  h.nan = static_cast<std::int64_t>(stats.nan);
+  h.inf = static_cast<std::int64_t>(stats.positive_inf + stats.negative_inf);
+  return h;
+}
+
+std::string chosen_name(const QuantizeOutcome& outcome, const QuantizeSpec& recipe) {
+  for (const ScoredCandidate& candidate : outcome.candidates)
+    if (candidate.chosen) return candidate.name;
+  if (outcome.plan.activations.empty()) return recipe.method;
+  return recipe.activations.calibrator.empty() || recipe.activations.calibrator == "auto"
+             ? "mix"
+             : recipe.activations.calibrator;
+}
+
+QuantizeChoices quantize_choices(const QuantizeSpec& recipe) {
+  QuantizeChoices choices;
+  choices.spec = quant_spec(recipe);
+  if (!recipe.activations.calibrator.empty()) choices.calibrator = recipe.activations.calibrator;
+  for (const double percent : recipe.percentiles)
+    if (std::find(choices.percentiles.begin(), choices.percentiles.end(), percent) ==
+        choices.percentiles.end())
+      choices.percentiles.push_back(percent);
+  return choices;
+}
+
+std::vector<CalibratedValue> calibrated_values(const Graph& graph, const quant::Spec* spec) {
+  std::map<ValueId, int> axes;
+  const auto add = [&](const quant::Spec& one) {
+    for (const WatchRequest& request : values_to_watch(graph, one)) {
+      const auto [place, fresh] = axes.emplace(request.value, request.channel_axis);
+      if (!fresh && place->second < 0) place->second = request.channel_axis;
+    }
+  };
+  if (spec != nullptr) {
+    add(*spec);
+  } else {
+    for (const quant::Target target :
+         {quant::Target::kPare, quant::Target::kTensorRT, quant::Target::kOnnxRuntime}) {
+      quant::Spec all;
+      all.target = target;
+      add(all);
+    }
+  }
+  std::vector<CalibratedValue> values;
+  for (const auto& [id, axis] : axes) values.push_back({id, axis});
+  return values;
+}
+
+}  // namespace pare

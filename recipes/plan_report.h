@@ -1,0 +1,32 @@
+// What quantize_model decided, as sections of the report.
+#pragma once
+
+#include <vector>
+
+#include "calib/calibrate.h"
+#include "calib/tensor_stats.h"
+#include "eval/report.h"
+#include "quant/spec.h"
+#include "recipes/quantize_model.h"
+#include "recipes/recipe.h"
+
+namespace pare {
+
+// `quantized`, `skipped`, `histograms`, the table of candidates and that of smoothed layers; warnings about
+// NaN, infinities and all-zero ranges.
+void report_outcome(Report& report, const QuantizeOutcome& outcome);
+
+// A histogram for the plot: at most 64 bins a side.
+ReportHistogram plot_histogram(const TensorStats& stats);
+
+// The name of the candidate that was chosen; the calibrator when nothing was scored.
+std::string chosen_name(const QuantizeOutcome& outcome, const QuantizeSpec& recipe);
+
+// The choices behind a recipe's `quantize`.
+QuantizeChoices quantize_choices(const QuantizeSpec& recipe);
+
+// What calibration must watch: for one recipe, or (`spec` null) for every target and method at once, so that
+// the statistics file serves them all.
+std::vector<CalibratedValue> calibrated_values(const Graph& graph, const quant::Spec* spec);
+
+}  // namespace pare

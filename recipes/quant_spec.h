@@ -1,0 +1,13 @@
+// From the recipe's `quantize` to what the quant library takes.
+#pragma once
+
+#include "quant/spec.h"
+#include "recipes/recipe.h"
+
+namespace pare {
+
+// Scheme first, then what `weights`, `activations`, `rules`, `ops`, `ignore` add. Errors: kUsage for unknown
+// schemes and combinations, kUnsupported for what this build cannot do (both before any work).
+quant::Spec quant_spec(const QuantizeSpec& recipe);
+
+}  // namespace pare

@@ -1,0 +1,108 @@
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/paths.h"
+#include "graphsurgeon/graph_hash.h"
+#include "graphsurgeon/load.h"
+#include "recipes/stages.h"
+
+namespace pare {
+
+CalibrationSplit split_calibration(std::int64_t available, std::int64_t samples, std::int64_t holdout) {
+  CalibrationSplit split;
+  split.samples = samples == 0 ? available : std::min(samples, available);
+  std::int64_t rest = available - split.samples;
+  if (rest < std::min<std::int64_t>(holdout, 32)) {
+    rest = std::min(holdout, available / 4);
+    split.samples = std::min(split.samples, available - rest);
+  }
+  split.holdout.begin = split.samples;
+  split.holdout.end = split.samples + std::min(rest, holdout);
+  return split;
+}
+
+RunState::RunState(const LoadedRecipe& recipe, const RunOptions& options, RunFolder& folder)
+    : recipe_(recipe), options_(options), folder_(folder) {}
+
+Progress& RunState::progress() const {
+  return options_.progress != nullptr ? *options_.progress : no_progress();
+}
+
+const Graph& RunState::original() {
+  if (!original_) original_ = load_model(recipe().resolve(recipe().model.path));
+  return *original_;
+}
+
+void RunState::run_surgery() {
+  Graph graph = original();
+  for (const std::string& pass : recipe().surgery) {
+    if (pass != "simplify") fail(ErrorCode::kUsage, "there is no surgery '{}'", pass);
+    SimplifyOptions simplify_options;
+    simplify_options.pool = &pool();
+    surgery_report_ = simplify(graph, simplify_options);
+  }
+  graph_ = std::move(graph);
+}
+
+const Graph& RunState::graph() {
+  if (!graph_) run_surgery();
+  return *graph_;
+}
+
+const SimplifyReport& RunState::surgery_report() {
+  graph();
+  return surgery_report_;
+}
+
+const std::string& RunState::graph_hash() {
+  if (graph_hash_.empty()) graph_hash_ = hex(pare::graph_hash(graph()));
+  return graph_hash_;
+}
+
+DatasetSpec RunState::dataset_spec(const std::string& name) const {
+  DatasetSpec spec = recipe().datasets.at(name).spec;
+  spec.path = recipe().resolve(spec.path);
+  const std::string labels = recipe().resolve(spec.labels);
+  if (!spec.labels.empty() && path_exists(labels)) spec.labels = labels;  // else a key inside the file
+  return spec;
+}
+
+std::unique_ptr<Dataset> RunState::calibration_data(std::int64_t samples) {
+  DatasetSpec spec = dataset_spec(recipe().calibrate->data);
+  spec.samples = samples;
+  return std::make_unique<Dataset>(spec, model_inputs(graph()));
+}
+
+CalibrationSplit RunState::split() {
+  if (split_) return *split_;
+  const CalibrateSpec& c = *recipe().calibrate;
+  const std::int64_t samples = dataset_spec(c.data).samples;
+  const std::unique_ptr<Dataset> data = calibration_data(samples == 0 ? 0 : samples + c.holdout);
+  const bool scored = recipe().quantize && (recipe().quantize->activations.calibrator.empty() ||
+                                            recipe().quantize->activations.calibrator == "auto");
+  if (scored && data->fixed_batch() <= 1) {
+    split_ = split_calibration(data->sample_count(), samples, c.holdout);
+  } else {
+    split_.emplace();
+    split_->samples = samples == 0 ? data->sample_count() : std::min(samples, data->sample_count());
+  }
+  return *split_;
+}
+
+const Statistics* RunState::statistics() {
+  if (!recipe().calibrate) return nullptr;
+  if (!statistics_) {
+    const std::string& given = recipe().calibrate->stats;
+    const std::string path = given.empty() ? folder_.file("statistics.h5") : recipe().resolve(given);
+    statistics_ = load_statistics(path);
+    refuse_stale(*statistics_, graph_hash(), path);
+  }
+  return &*statistics_;
+}
+
+const Graph& RunState::written() {
+  if (!written_) written_ = load_model(folder_.file("model.onnx"));
+  return *written_;
+}
+
+}  // namespace pare

@@ -1,0 +1,205 @@
+#include "recipes/stages.h"
+
+#include <algorithm>
+
+#include "calib/calibrate.h"
+#include "engine/base/atomic_file.h"
+#include "engine/base/error.h"
+#include "engine/base/isa.h"
+#include "engine/base/json.h"
+#include "engine/base/paths.h"
+#include "engine/base/sha256.h"
+#include "eval/evaluate.h"
+#include "eval/report_render.h"
+#include "graphsurgeon/inspect.h"
+#include "graphsurgeon/onnx/write.h"
+#include "quant/audit.h"
+#include "recipes/plan_report.h"
+#include "recipes/quant_spec.h"
+#include "recipes/report_files.h"
+
+namespace pare {
+namespace {
+
+using Files = std::vector<std::string>;
+
+bool always(const Recipe&) { return true; }
+bool wants_surgery(const Recipe& r) { return !r.surgery.empty(); }
+bool wants_calibration(const Recipe& r) { return r.calibrate && r.calibrate->stats.empty(); }
+bool wants_quantization(const Recipe& r) { return r.quantize.has_value(); }
+bool wants_evaluation(const Recipe& r) { return r.quantize && r.evaluate; }
+
+// Opens everything once, so that what is missing or does not fit is said before hours of work.
+Files run_load(RunState& state) {
+  const Recipe& r = state.recipe();
+  const std::string model = r.resolve(r.model.path);
+  Report& report = state.report;
+  report.provenance.push_back({"pare", state.options().pare_version});
+  report.provenance.push_back({"instruction class", reproducibility_class(isa())});
+  report.provenance.push_back({"recipe sha256", hex(sha256(state.loaded().text))});
+  report.provenance.push_back({"model", file_name(r.model.path)});
+  report.provenance.push_back({"model sha256", sha256_of_file(model)});
+  if (r.quantize) quant_spec(*r.quantize);
+  if (r.export_as.model != "qdq_onnx")
+    throw make_error(ErrorCode::kUnsupported, "this build does not write {}", r.export_as.model)
+        .at("export.model")
+        .hint("use qdq_onnx");
+  const std::vector<InputSpec> inputs = model_inputs(state.original());
+  if (r.calibrate && !r.calibrate->data.empty())
+    with_context(fmt::format("opening data set '{}'", r.calibrate->data),
+                 [&] { Dataset data(state.dataset_spec(r.calibrate->data), inputs); });
+  if (r.evaluate)
+    with_context(fmt::format("opening data set '{}'", r.evaluate->data),
+                 [&] { Dataset data(state.dataset_spec(r.evaluate->data), inputs); });
+  if (r.evaluate && !r.evaluate->baseline.empty()) read_baseline(r.resolve(r.evaluate->baseline));
+  write_file_atomically(state.folder().file("recipe.yaml"), state.loaded().text);
+  return {"recipe.yaml"};
+}
+
+Files run_surgery(RunState& state) {
+  const SimplifyReport& s = state.surgery_report();
+  ReportTable table;
+  table.title = "Surgery";
+  table.note = fmt::format("{} nodes became {}", s.nodes_before, s.nodes_after);
+  if (s.check.done)
+    table.note += fmt::format("; outputs on generated inputs differ by at most {:.3g}", s.check.max_abs_diff);
+  else
+    table.note += "; outputs were not compared: " + s.check.why_not;
+  table.columns = {"pass", "changes"};
+  for (const PassReport& pass : s.passes)
+    if (pass.changes > 0) table.rows.push_back({pass.name, std::to_string(pass.changes)});
+  state.report.tables.push_back(std::move(table));
+  return {};
+}
+
+Files run_calibrate(RunState& state) {
+  const CalibrationSplit split = state.split();
+  const std::unique_ptr<Dataset> data = state.calibration_data(split.samples);
+  CalibrateOptions options;
+  options.pool = &state.pool();
+  options.graph_hash = state.graph_hash();
+  options.progress = &state.progress();
+  std::optional<quant::Spec> spec;
+  if (state.recipe().quantize) spec = quant_spec(*state.recipe().quantize);
+  const std::vector<CalibratedValue> values = calibrated_values(state.graph(), spec ? &*spec : nullptr);
+  const CalibrateResult result = calibrate(state.graph(), values, *data, options);
+  const Statistics& statistics = result.statistics;
+  for (const TensorStats& tensor : statistics.tensors) {
+    const auto bad = static_cast<double>(tensor.nan + tensor.positive_inf + tensor.negative_inf);
+    const double share = tensor.total == 0 ? 0 : bad / static_cast<double>(tensor.total);
+    if (share > state.recipe().calibrate->max_nonfinite)
+      throw make_error(ErrorCode::kBadFile,
+                       "tensor '{}' held {} NaN and {} infinite values of {} in calibration", tensor.name,
+                       tensor.nan, tensor.positive_inf + tensor.negative_inf, tensor.total)
+          .at(data->spec().path)
+          .hint("calibrate.max_nonfinite is the share that is let pass");
+  }
+  save_statistics(statistics, state.folder().file("statistics.h5"));
+  state.report.provenance.push_back({"graph hash", statistics.graph_hash});
+  state.report.provenance.push_back({"calibration data hash", statistics.data_hash.hex()});
+  state.report.provenance.push_back({"calibration samples", std::to_string(statistics.samples)});
+  state.report.predictions.push_back({"memory of calibration", "bytes",
+                                      static_cast<double>(result.predicted_rss_bytes),
+                                      static_cast<double>(result.measured_rss_bytes)});
+  return {"statistics.h5"};
+}
+
+Files run_quantize(RunState& state) {
+  const Recipe& r = state.recipe();
+  QuantizeInput input;
+  input.graph = &state.graph();
+  input.pool = &state.pool();
+  input.progress = &state.progress();
+  const Statistics* statistics = state.statistics();
+  if (statistics != nullptr) input.stats = statistics->tensors;
+  std::unique_ptr<Dataset> data;
+  if (r.calibrate && !r.calibrate->data.empty()) {
+    const CalibrationSplit split = state.split();
+    data = state.calibration_data(std::max(split.samples, split.holdout.end));
+    input.calibration = data.get();
+    input.calibration_range = {0, split.samples};
+    input.held_out = split.holdout;
+  }
+  QuantizeOutcome outcome = quantize_model(input, quantize_choices(*r.quantize));
+  outcome.quantized.metadata["pare.recipe"] = hex(sha256(state.loaded().text));
+  if (statistics != nullptr) outcome.quantized.metadata["pare.data"] = statistics->data_hash.hex();
+  WriteOptions write;
+  write.opset = static_cast<int>(r.export_as.opset);
+  const WriteReport written = write_onnx(outcome.quantized, state.folder().file("model.onnx"), write);
+
+  Report& report = state.report;
+  report_outcome(report, outcome);
+  for (const std::string& why : written.why) report.warnings.push_back(why);
+  const ModelSummary before = inspect_model(r.resolve(r.model.path));
+  const ModelSummary after = inspect_model(state.folder().file("model.onnx"));
+  report.sizes.push_back({"weight_bytes_before", static_cast<double>(before.weight_bytes)});
+  report.sizes.push_back({"weight_bytes_after", static_cast<double>(after.weight_bytes)});
+  if (before.parameters > 0)
+    report.sizes.push_back({"bits_per_weight", 8.0 * static_cast<double>(after.weight_bytes) /
+                                                   static_cast<double>(before.parameters)});
+  report.provenance.push_back({"method", chosen_name(outcome, *r.quantize)});
+  report.provenance.push_back({"opset", std::to_string(written.opset)});
+  state.set_outcome(std::move(outcome));
+  return {"model.onnx"};
+}
+
+Files run_audit(RunState& state) {
+  const quant::AuditResult result =
+      quant::audit(state.outcome().source, state.outcome().plan, state.written());
+  ReportAudit audit;
+  audit.passed = result.passed();
+  audit.tensors = result.tensors;
+  for (const quant::Mismatch& mismatch : result.mismatches)
+    audit.mismatches.push_back(mismatch.tensor + ": " + mismatch.what);
+  state.report.audit = std::move(audit);
+  return {};
+}
+
+Files run_evaluate(RunState& state) {
+  const Recipe& r = state.recipe();
+  const EvaluateSpec& spec = *r.evaluate;
+  Dataset data(state.dataset_spec(spec.data), model_inputs(state.graph()));
+  EvaluateOptions options;
+  options.metrics = spec.metrics;
+  options.batch = spec.batch;
+  options.layer_samples = spec.layer_samples;
+  if (spec.arithmetic == "fake") options.arithmetic = Arithmetic::kFake;
+  if (spec.arithmetic == "integer") options.arithmetic = Arithmetic::kInteger;
+  options.pool = &state.pool();
+  options.progress = &state.progress();
+  const Evaluation evaluation = evaluate(state.graph(), state.written(), data, options);
+  fill_report(state.report, evaluation, spec.metrics);
+  std::optional<MetricValues> baseline;
+  if (!spec.baseline.empty()) baseline = read_baseline(r.resolve(spec.baseline));
+  std::vector<GateResult> results;
+  for (const GateSpec& gate : spec.gates) {
+    for (const bool at_most : {true, false}) {
+      const std::optional<double>& limit = at_most ? gate.max : gate.min;
+      if (!limit) continue;
+      GateLimit one;
+      one.metric = gate.metric;
+      one.at_most = at_most;
+      one.limit = *limit;
+      results.push_back(judge(one, evaluation.candidate, evaluation.reference,
+                              baseline ? &*baseline : nullptr, evaluation.not_finite_candidate));
+    }
+  }
+  fill_gates(state.report, results);
+  return {};
+}
+
+}  // namespace
+
+const std::vector<Stage>& all_stages() {
+  static const std::vector<Stage> kStages = {
+      {"load", "open and check model and data", always, run_load},
+      {"surgery", "simplify the graph, compare its outputs", wants_surgery, run_surgery},
+      {"calibrate", "collect statistics of activations", wants_calibration, run_calibrate},
+      {"quantize", "choose ranges and codes, write the model", wants_quantization, run_quantize},
+      {"audit", "read the model back and compare", wants_quantization, run_audit},
+      {"evaluate", "judge it against the original", wants_evaluation, run_evaluate},
+  };
+  return kStages;
+}
+
+}  // namespace pare
