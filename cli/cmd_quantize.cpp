@@ -75,11 +75,11 @@ class Quantize final : public Command {
     input.graph = &graph;
     input.pool = &context.pool();
     input.progress = &context.progress();
-    std::unique_ptr<Dataset> data;
+    std::unique_ptr<Dataset> calibration, held_out;
     Statistics statistics;
     if (choices.spec.activations.active()) {
       if (stats_.empty())
-        statistics = collect(context, graph, choices, input, data);
+        statistics = collect(context, graph, choices, input, calibration, held_out);
       else
         refuse_stale(statistics = load_statistics(stats_), hex(graph_hash(graph)), stats_);
       input.stats = statistics.tensors;
@@ -98,26 +98,27 @@ class Quantize final : public Command {
  private:
   // Statistics of the first samples; those behind them are held out for scoring.
   Statistics collect(Context& context, const Graph& graph, const QuantizeChoices& choices,
-                     QuantizeInput& input, std::unique_ptr<Dataset>& data) const {
+                     QuantizeInput& input, std::unique_ptr<Dataset>& calibration,
+                     std::unique_ptr<Dataset>& held_out) const {
     DatasetSpec spec = data_argument(data_);
-    std::int64_t wanted = samples_ > 0 ? samples_ : spec.samples > 0 ? spec.samples : kDefaultSamples;
+    const std::int64_t wanted = samples_ > 0 ? samples_ : spec.samples > 0 ? spec.samples : kDefaultSamples;
     const bool scored = choices.calibrator == "auto" || choices.spec.method == "auto";
     spec.samples = wanted + (scored ? kHoldout : 0);
-    data = std::make_unique<Dataset>(spec, model_inputs(graph));
+    held_out = std::make_unique<Dataset>(spec, model_inputs(graph));
     CalibrationSplit split;
-    split.samples = std::min(wanted, data->sample_count());
-    if (scored && data->fixed_batch() <= 1) split = split_calibration(data->sample_count(), wanted, kHoldout);
-    DatasetSpec first = spec;
-    first.samples = split.samples;
-    Dataset calibration(first, model_inputs(graph));
+    split.samples = std::min(wanted, held_out->sample_count());
+    if (scored && held_out->fixed_batch() <= 1)
+      split = split_calibration(held_out->sample_count(), wanted, kHoldout);
+    spec.samples = split.samples;
+    calibration = std::make_unique<Dataset>(spec, model_inputs(graph));
+    input.calibration = calibration.get();
+    input.held_out = held_out.get();
+    input.held_out_range = split.holdout;
     CalibrateOptions options;
     options.pool = &context.pool();
     options.graph_hash = hex(graph_hash(graph));
     options.progress = &context.progress();
-    input.calibration = data.get();
-    input.calibration_range = {0, split.samples};
-    input.held_out = split.holdout;
-    return calibrate(graph, calibrated_values(graph, &choices.spec), calibration, options).statistics;
+    return calibrate(graph, calibrated_values(graph, &choices.spec), *calibration, options).statistics;
   }
 
   void report(Context& context, const QuantizeOutcome& outcome, const quant::AuditResult& audit) const {

@@ -152,8 +152,8 @@ QuantizeChoices quantize_choices(const QuantizeSpec& recipe) {
 std::vector<CalibratedValue> calibrated_values(const Graph& graph, const quant::Spec* spec) {
   std::map<ValueId, int> axes;
   const auto add = [&](const quant::Spec& one) {
-    for (const WatchRequest& request : values_to_watch(graph, one)) {
-      const auto [place, fresh] = axes.emplace(request.value, request.channel_axis);
+    for (const CalibratedValue& request : values_to_watch(graph, one)) {
+      const auto [place, fresh] = axes.emplace(request.id, request.channel_axis);
       if (!fresh && place->second < 0) place->second = request.channel_axis;
     }
   };

@@ -112,13 +112,16 @@ Files run_quantize(RunState& state) {
   input.progress = &state.progress();
   const Statistics* statistics = state.statistics();
   if (statistics != nullptr) input.stats = statistics->tensors;
-  std::unique_ptr<Dataset> data;
+  std::unique_ptr<Dataset> calibration, held_out;
   if (r.calibrate && !r.calibrate->data.empty()) {
     const CalibrationSplit split = state.split();
-    data = state.calibration_data(std::max(split.samples, split.holdout.end));
-    input.calibration = data.get();
-    input.calibration_range = {0, split.samples};
-    input.held_out = split.holdout;
+    calibration = state.calibration_data(split.samples);
+    input.calibration = calibration.get();
+    if (split.holdout.end > split.holdout.begin) {
+      held_out = state.calibration_data(split.holdout.end);
+      input.held_out = held_out.get();
+      input.held_out_range = split.holdout;
+    }
   }
   QuantizeOutcome outcome = quantize_model(input, quantize_choices(*r.quantize));
   outcome.quantized.metadata["pare.recipe"] = hex(sha256(state.loaded().text));
