@@ -23,7 +23,9 @@ constexpr std::size_t kMaxColumns = 65536;
 class Handle {
  public:
   Handle(hid_t id, herr_t (*close)(hid_t), const std::string& what) : id_(id), close_(close) {
-    if (id < 0) fail(ErrorCode::kBadFile, "HDF5 cannot open {}", what);
+    if (id < 0)
+      fail(ErrorCode::kBadFile, "HDF5 cannot open {} (damaged, or of a newer version than this library)",
+           what);
   }
   ~Handle() { close_(id_); }
   Handle(const Handle&) = delete;
@@ -72,8 +74,7 @@ DType dtype_of(hid_t type) {
 
 Handle open_file(const std::string& path) {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors are ours to tell
-  return Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose,
-                "'" + path + "' (no HDF5 file, or damaged)");
+  return Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose, "'" + path + "'");
 }
 
 template <typename T>
