@@ -115,28 +115,40 @@ QPacked qgemm_pack(const QKernels* kernels, QType a_type, QType b_type, const st
   return packed;
 }
 
-Tensor q_pack_depthwise(const QKernels* kernels, QType type, const std::uint8_t* codes, std::int64_t channels,
-                        int taps) {
-  const std::int64_t block = kernels->depthwise_block, half = block / 2;
-  const std::int64_t padded = round_up(channels, block), pairs = (taps + 1) / 2;
-  Tensor packed = Tensor::allocate(DType::kI16, {pairs, padded, 2});
-  auto* out = packed.mut<std::int16_t>();
-  for (std::int64_t pair = 0; pair < pairs; ++pair) {
-    for (std::int64_t place = 0; place < padded; ++place) {
-      const std::int64_t in_block = place % block, in_half = in_block % half;
-      const std::int64_t channel =
-          place - in_block + in_half / 4 * 8 + (in_block >= half ? 4 : 0) + in_half % 4;
-      for (int i = 0; i < 2; ++i, ++out) {
-        const std::int64_t tap = pair * 2 + i;
-        if (channel >= channels || tap >= taps) {
-          *out = 0;
-          continue;
-        }
+QDepthwise q_pack_depthwise(const QKernels* kernels, QType x_type, QType w_type, const std::uint8_t* codes,
+                            std::int64_t channels, int taps) {
+  QDepthwise packed;
+  packed.kernels = kernels;
+  packed.form = kernels->depthwise_bytes != nullptr && w_type.low() == -128 ? QForm::kBytes : QForm::kWords;
+  const bool bytes = packed.form == QForm::kBytes;
+  const std::int64_t padded = round_up(channels, kQPanel), each = bytes ? 4 : 2,
+                     groups = (taps + each - 1) / each;
+  packed.weights =
+      Tensor::allocate(bytes ? DType::kI8 : DType::kI16, {padded / kQPanel, groups, kQPanel, each});
+  packed.start = Tensor::allocate(DType::kI32, {padded});
+  auto* start = packed.start.mut<std::int32_t>();
+  void* out =
+      bytes ? static_cast<void*>(packed.weights.mut<std::int8_t>()) : packed.weights.mut<std::int16_t>();
+  const std::int32_t zero = x_type.zero + (bytes && x_type.is_signed ? 128 : 0);
+  for (std::int64_t place = 0; place < padded; ++place) {
+    const std::int64_t block = place / kQPanel, at = place % kQPanel;
+    const std::int64_t in_block = bytes ? at : at % 8 / 4 * 8 + at / 8 * 4 + at % 4;
+    const std::int64_t channel = block * kQPanel + in_block;
+    std::int32_t sum = 0;
+    for (std::int64_t tap = 0; tap < groups * each; ++tap) {
+      std::int32_t value = 0;
+      if (channel < channels && tap < taps) {
         const std::uint8_t code = codes[channel * taps + tap];
-        *out =
-            static_cast<std::int16_t>((type.is_signed ? static_cast<std::int8_t>(code) : code) - type.zero);
+        value = (w_type.is_signed ? static_cast<std::int8_t>(code) : code) - w_type.zero;
       }
+      sum += value;
+      const std::int64_t index = ((block * groups + tap / each) * kQPanel + at) * each + tap % each;
+      if (bytes)
+        static_cast<std::int8_t*>(out)[index] = static_cast<std::int8_t>(value);
+      else
+        static_cast<std::int16_t*>(out)[index] = static_cast<std::int16_t>(value);
     }
+    start[channel] = -zero * sum;
   }
   return packed;
 }

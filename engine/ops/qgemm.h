@@ -57,11 +57,13 @@ struct QKernels {
   void (*copy_words)(const std::uint8_t* codes, std::int64_t n, QType type, std::int16_t* a) = nullptr;
   void (*copy_bytes)(const std::uint8_t* codes, std::int64_t n, std::uint8_t flip, std::uint8_t* a) = nullptr;
 
-  // Depthwise convolution of one output pixel: acc[c] = sum over taps t of (x[t][c] - z) * w[t][c].
-  // x: one pointer a tap. w: what q_pack_depthwise made. acc: channels rounded up to depthwise_block.
-  void (*depthwise)(const std::uint8_t* const* x, QType type, int taps, const std::int16_t* w,
-                    std::int64_t channels, std::int32_t* acc) = nullptr;
-  int depthwise_block = 0;  // channels
+  // Depthwise convolution of one output pixel: acc[c] = start[c] + sum over taps t of x[t][shift + c] * w,
+  // where w and start are what q_pack_depthwise made for the same form. acc: channels rounded up to 16.
+  using Depthwise = void (*)(const std::uint8_t* const* x, std::int64_t shift, bool is_signed, int taps,
+                             const void* w, const std::int32_t* start, std::int64_t channels,
+                             std::int32_t* acc);
+  Depthwise depthwise_words = nullptr;
+  Depthwise depthwise_bytes = nullptr;  // nullptr as above
 };
 const QKernels* q_kernels();
 
@@ -116,10 +118,24 @@ void qgemm_pack_into(const QKernels* kernels, QType a_type, QType b_type, const 
 QPacked qgemm_pack(const QKernels* kernels, QType a_type, QType b_type, const std::uint8_t* codes,
                    std::int64_t k, std::int64_t n, std::int64_t stride_k, std::int64_t stride_c);
 
-// Weights of a depthwise convolution, code of (channel, tap) at codes[channel * taps + tap], as int16 minus
-// the zero point: [ceil(taps / 2)][blocks of channels][block][2]. In a block the channels stand as unpacklo
-// and unpackhi leave them: first those with (channel & 4) == 0. Missing taps and channels are zeros.
-Tensor q_pack_depthwise(const QKernels* kernels, QType type, const std::uint8_t* codes, std::int64_t channels,
-                        int taps);
+// Weights of a depthwise convolution, code of (channel, tap) at codes[channel * taps + tap], minus their zero
+// point. In blocks of 16 channels; missing taps and channels are zeros.
+//   kWords  int16 [blocks][ceil(taps / 2)][16][2], channels as unpacklo and unpackhi of the 16 leave them:
+//           first those with (channel & 4) == 0
+//   kBytes  int8 [blocks][ceil(taps / 4)][16][4]
+//   start   [channels rounded up to 16] -(zero point of x, as the form stores it) * sum over taps of w
+struct QDepthwise {
+  const QKernels* kernels = nullptr;
+  QForm form = QForm::kWords;
+  Tensor weights, start;
+
+  void pixel(const std::uint8_t* const* x, std::int64_t shift, bool is_signed, int taps,
+             std::int64_t channels, std::int32_t* acc) const {
+    (form == QForm::kBytes ? kernels->depthwise_bytes : kernels->depthwise_words)(
+        x, shift, is_signed, taps, weights.data(), start.as<std::int32_t>(), channels, acc);
+  }
+};
+QDepthwise q_pack_depthwise(const QKernels* kernels, QType x_type, QType w_type, const std::uint8_t* codes,
+                            std::int64_t channels, int taps);
 
 }  // namespace pare

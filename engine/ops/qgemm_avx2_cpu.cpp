@@ -69,34 +69,46 @@ PARE_AVX2 void copy_bytes(const std::uint8_t* codes, std::int64_t n, std::uint8_
   for (; i < n; ++i) a[i] = codes[i] ^ flip;
 }
 
-// 16 codes at `x` minus the zero point, int16; only the first `count` are read.
-PARE_AVX2 inline __m256i wide_codes(const std::uint8_t* x, std::int64_t count, QType type, __m256i zero) {
-  alignas(16) std::uint8_t part[16] = {};
-  if (count < 16) {
-    std::memcpy(part, x, static_cast<std::size_t>(count));
-    x = part;
+// 16 codes at `x`, int16; only the first `count` are read.
+PARE_AVX2 inline __m256i wide_codes(const std::uint8_t* x, std::int64_t count, bool is_signed) {
+  __m128i codes;
+  if (count >= 16) {
+    codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
+  } else {
+    std::uint64_t low = 0, high = 0;
+    if (count >= 8)
+      std::memcpy(&low, x, 8);
+    else
+      std::memcpy(&low, x, static_cast<std::size_t>(count));
+    if (count > 8) std::memcpy(&high, x + 8, static_cast<std::size_t>(count - 8));
+    codes = _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
   }
-  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
-  return _mm256_sub_epi16(type.is_signed ? _mm256_cvtepi8_epi16(codes) : _mm256_cvtepu8_epi16(codes), zero);
+  return is_signed ? _mm256_cvtepi8_epi16(codes) : _mm256_cvtepu8_epi16(codes);
 }
 
-PARE_AVX2 void depthwise(const std::uint8_t* const* x, QType type, int taps, const std::int16_t* w,
-                         std::int64_t channels, std::int32_t* acc) {
-  const __m256i zero = _mm256_set1_epi16(static_cast<std::int16_t>(type.zero));
-  const std::int64_t pair_stride = (channels + 15) / 16 * 16 * 2;
-  for (std::int64_t c = 0; c < channels; c += 16, w += 32) {
-    const std::int64_t count = channels - c;
+template <bool kSigned>
+PARE_AVX2 void depthwise_codes(const std::uint8_t* const* x, std::int64_t shift, int taps,
+                               const std::int16_t* w, const std::int32_t* start, std::int64_t channels,
+                               std::int32_t* acc) {
+  for (std::int64_t c = 0; c < channels; c += 16) {
+    const std::int64_t count = channels - c, at = shift + c;
     __m256i low = _mm256_setzero_si256(), high = low;  // channels 0-3, 8-11 and 4-7, 12-15
-    const std::int16_t* pair = w;
-    for (int t = 0; t < taps; t += 2, pair += pair_stride) {
-      const __m256i x0 = wide_codes(x[t] + c, count, type, zero);
-      const __m256i x1 = t + 1 < taps ? wide_codes(x[t + 1] + c, count, type, zero) : x0;
-      low = _mm256_add_epi32(low, _mm256_madd_epi16(_mm256_unpacklo_epi16(x0, x1), load(pair)));
-      high = _mm256_add_epi32(high, _mm256_madd_epi16(_mm256_unpackhi_epi16(x0, x1), load(pair + 16)));
+    for (int t = 0; t < taps; t += 2, w += 32) {
+      const __m256i x0 = wide_codes(x[t] + at, count, kSigned);
+      const __m256i x1 = t + 1 < taps ? wide_codes(x[t + 1] + at, count, kSigned) : x0;
+      low = _mm256_add_epi32(low, _mm256_madd_epi16(_mm256_unpacklo_epi16(x0, x1), load(w)));
+      high = _mm256_add_epi32(high, _mm256_madd_epi16(_mm256_unpackhi_epi16(x0, x1), load(w + 16)));
     }
-    store(acc + c, _mm256_permute2x128_si256(low, high, 0x20));
-    store(acc + c + 8, _mm256_permute2x128_si256(low, high, 0x31));
+    store(acc + c, _mm256_add_epi32(load(start + c), _mm256_permute2x128_si256(low, high, 0x20)));
+    store(acc + c + 8, _mm256_add_epi32(load(start + c + 8), _mm256_permute2x128_si256(low, high, 0x31)));
   }
+}
+
+PARE_AVX2 void depthwise(const std::uint8_t* const* x, std::int64_t shift, bool is_signed, int taps,
+                         const void* w, const std::int32_t* start, std::int64_t channels, std::int32_t* acc) {
+  (is_signed ? depthwise_codes<true> : depthwise_codes<false>)(x, shift, taps,
+                                                               static_cast<const std::int16_t*>(w), start,
+                                                               channels, acc);
 }
 
 constexpr QKernels make_kernels() {
@@ -104,8 +116,7 @@ constexpr QKernels make_kernels() {
   k.words = tile_words;
   k.copy_words = copy_words;
   k.copy_bytes = copy_bytes;
-  k.depthwise = depthwise;
-  k.depthwise_block = 16;
+  k.depthwise_words = depthwise;
   return k;
 }
 

@@ -95,27 +95,95 @@ PARE_AVX512 void copy_bytes(const std::uint8_t* codes, std::int64_t n, std::uint
   _mm512_mask_storeu_epi8(a + i, mask, _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, codes + i), flips));
 }
 
-PARE_AVX512 void depthwise(const std::uint8_t* const* x, QType type, int taps, const std::int16_t* w,
-                           std::int64_t channels, std::int32_t* acc) {
-  const __m512i zero = _mm512_set1_epi16(static_cast<std::int16_t>(type.zero));
-  const std::int64_t pair_stride = (channels + 31) / 32 * 32 * 2;
-  // The unpacked halves (0-3, 8-11, 16-19, 24-27 and the others) back in channel order.
-  const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
-  const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-  for (std::int64_t c = 0; c < channels; c += 32, w += 64) {
-    const __mmask32 mask = first32(channels - c);
-    __m512i low = _mm512_setzero_si512(), high = low;
-    const std::int16_t* pair = w;
-    for (int t = 0; t < taps; t += 2, pair += pair_stride) {
-      const __m512i x0 = wide_codes(x[t] + c, mask, type.is_signed, zero);
-      const __m512i x1 = t + 1 < taps ? wide_codes(x[t + 1] + c, mask, type.is_signed, zero) : x0;
-      low = _mm512_add_epi32(low, _mm512_madd_epi16(_mm512_unpacklo_epi16(x0, x1), _mm512_loadu_si512(pair)));
-      high = _mm512_add_epi32(
-          high, _mm512_madd_epi16(_mm512_unpackhi_epi16(x0, x1), _mm512_loadu_si512(pair + 32)));
+PARE_AVX512 inline __mmask16 first16(std::int64_t n) {
+  return static_cast<__mmask16>(n >= 16 ? 0xFFFF : (1 << n) - 1);
+}
+
+template <bool kSigned>
+PARE_AVX512 inline __m256i wide_codes16(const std::uint8_t* p, __mmask16 mask) {
+  const __m128i codes = _mm_maskz_loadu_epi8(mask, p);
+  return kSigned ? _mm256_cvtepi8_epi16(codes) : _mm256_cvtepu8_epi16(codes);
+}
+
+// 16 channels at a time in 256 bits: maps of 24, 40 or 72 channels would leave most of 512 bits empty.
+template <bool kSigned>
+PARE_AVX512 void depthwise_codes(const std::uint8_t* const* x, std::int64_t shift, int taps,
+                                 const std::int16_t* w, const std::int32_t* start, std::int64_t channels,
+                                 std::int32_t* acc) {
+  for (std::int64_t c = 0; c < channels; c += 16) {
+    const __mmask16 mask = first16(channels - c);
+    const std::int64_t at = shift + c;
+    __m512i sum = _mm512_setzero_si512();  // channels 0-3, 8-11, 4-7, 12-15
+    for (int t = 0; t < taps; t += 2, w += 32) {
+      const __m256i x0 = wide_codes16<kSigned>(x[t] + at, mask);
+      const __m256i x1 = t + 1 < taps ? wide_codes16<kSigned>(x[t + 1] + at, mask) : x0;
+      const __m512i pairs = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_unpacklo_epi16(x0, x1)),
+                                               _mm256_unpackhi_epi16(x0, x1), 1);
+      sum = _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_loadu_si512(w)));
     }
-    _mm512_storeu_si512(acc + c, _mm512_permutex2var_epi64(low, first, high));
-    _mm512_storeu_si512(acc + c + 16, _mm512_permutex2var_epi64(low, second, high));
+    const __m512i in_order = _mm512_shuffle_i64x2(sum, sum, 0xD8);  // 128-bit quarters 0, 2, 1, 3
+    _mm512_storeu_si512(acc + c, _mm512_add_epi32(in_order, _mm512_loadu_si512(start + c)));
   }
+}
+
+PARE_AVX512 void depthwise_words(const std::uint8_t* const* x, std::int64_t shift, bool is_signed, int taps,
+                                 const void* w, const std::int32_t* start, std::int64_t channels,
+                                 std::int32_t* acc) {
+  (is_signed ? depthwise_codes<true> : depthwise_codes<false>)(x, shift, taps,
+                                                               static_cast<const std::int16_t*>(w), start,
+                                                               channels, acc);
+}
+
+// Four taps of 16 channels side by side, turned so that each channel's four bytes are neighbours, times their
+// weights.
+PARE_VNNI inline __m512i add_four_taps(__m512i sum, __m512i taps, __m512i flip, const std::int8_t* weights) {
+  const __m512i dwords = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i bytes =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  const __m512i turned = _mm512_shuffle_epi8(_mm512_permutexvar_epi32(dwords, taps), bytes);
+  return _mm512_dpbusd_epi32(sum, _mm512_xor_si512(turned, flip), _mm512_loadu_si512(weights));
+}
+
+// All 16 channels from `p`, or the first ones of the last block.
+template <bool kAll>
+PARE_VNNI inline __m128i codes16(const std::uint8_t* p, __mmask16 mask) {
+  if constexpr (kAll) return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm_maskz_loadu_epi8(mask, p);
+}
+
+template <bool kAll>
+PARE_VNNI inline __m512i depthwise_block(const std::uint8_t* const* x, std::int64_t at, __m512i flip,
+                                         int taps, const std::int8_t* weights, __m512i sum, __mmask16 mask) {
+  int t = 0;
+  for (; t + 4 <= taps; t += 4, weights += 64) {
+    __m512i four = _mm512_castsi128_si512(codes16<kAll>(x[t] + at, mask));
+    four = _mm512_inserti32x4(four, codes16<kAll>(x[t + 1] + at, mask), 1);
+    four = _mm512_inserti32x4(four, codes16<kAll>(x[t + 2] + at, mask), 2);
+    four = _mm512_inserti32x4(four, codes16<kAll>(x[t + 3] + at, mask), 3);
+    sum = add_four_taps(sum, four, flip, weights);
+  }
+  if (t == taps) return sum;
+  __m512i rest = _mm512_castsi128_si512(codes16<kAll>(x[t] + at, mask));  // missing ones meet weights of 0
+  if (t + 1 < taps) rest = _mm512_inserti32x4(rest, codes16<kAll>(x[t + 1] + at, mask), 1);
+  if (t + 2 < taps) rest = _mm512_inserti32x4(rest, codes16<kAll>(x[t + 2] + at, mask), 2);
+  return add_four_taps(sum, rest, flip, weights);
+}
+
+PARE_VNNI void depthwise_bytes(const std::uint8_t* const* x, std::int64_t shift, bool is_signed, int taps,
+                               const void* w, const std::int32_t* start, std::int64_t channels,
+                               std::int32_t* acc) {
+  const __m512i flip = _mm512_set1_epi8(is_signed ? static_cast<char>(0x80) : 0);
+  const auto* weights = static_cast<const std::int8_t*>(w);
+  const int step = (taps + 3) / 4 * 64;
+  std::int64_t c = 0;
+  for (; c + 16 <= channels; c += 16, weights += step) {
+    const __m512i sum = _mm512_loadu_si512(start + c);
+    _mm512_storeu_si512(acc + c, depthwise_block<true>(x, shift + c, flip, taps, weights, sum, 0xFFFF));
+  }
+  if (c == channels) return;
+  const __m512i sum = _mm512_loadu_si512(start + c);
+  _mm512_storeu_si512(acc + c,
+                      depthwise_block<false>(x, shift + c, flip, taps, weights, sum, first16(channels - c)));
 }
 
 constexpr QKernels make_kernels(bool vnni) {
@@ -124,8 +192,8 @@ constexpr QKernels make_kernels(bool vnni) {
   if (vnni) k.bytes = tile_bytes;
   k.copy_words = copy_words;
   k.copy_bytes = copy_bytes;
-  k.depthwise = depthwise;
-  k.depthwise_block = 32;
+  k.depthwise_words = depthwise_words;
+  if (vnni) k.depthwise_bytes = depthwise_bytes;
   return k;
 }
 
