@@ -273,7 +273,7 @@ class GraphInference final : public InferContext {
   Graph& graph_;
   const Node* node_ = nullptr;
   KnownInts ints_;           // by value
-  std::deque<Tensor> made_;                               // what in_value() pointed to
+  std::deque<Tensor> made_;  // what in_value() pointed to
 };
 
 class RunInference final : public InferContext {

@@ -150,8 +150,7 @@ TEST(OnnxNodes, SupportedOperatorsGiveTheSuitesResults) {
     if (has_nan_without_code(test)) continue;
     run_one(root, test, pool, outcome);
   }
-  std::printf("%d tests agree or are reported above, %d are unsupported\n", outcome.passed,
-              outcome.declined);
+  std::printf("%d tests agree or are reported above, %d are unsupported\n", outcome.passed, outcome.declined);
   if (!only.empty()) return;
   EXPECT_GE(outcome.passed, 1380) << "fewer tests are supported than there were";
 }
