@@ -61,6 +61,8 @@ void conv_transpose(InferContext& ctx) {
   const Window window = read_window(ctx.node(), spatial.sizes());
   const std::vector<std::int64_t> fixed = ctx.node().attr_ints("output_shape");
   const std::vector<std::int64_t> extra = ctx.node().attr_ints("output_padding");
+  for (const std::int64_t more : extra)
+    if (more < 0 || more > INT32_MAX) ctx.bad(fmt::format("attribute output_padding holds {}", more));
   const bool same_size = window.auto_pad == AutoPad::kSameUpper || window.auto_pad == AutoPad::kSameLower;
   for (int i = 0; i < rank - 2; ++i) {
     const auto at = static_cast<std::size_t>(i);

@@ -14,6 +14,7 @@
 namespace pare {
 
 class Registry;
+void add_pool_kernels(Registry& registry);  // the global ones, float32
 void add_pool_references(Registry& registry);
 
 }  // namespace pare

@@ -28,6 +28,7 @@ void register_basic(Registry& registry) {
   add_reduce_kernels(registry);
   add_reduce_references(registry);
   add_axis_references(registry);
+  add_pool_kernels(registry);
   add_pool_references(registry);
   add_linear_references(registry);
 }

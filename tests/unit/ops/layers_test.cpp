@@ -190,6 +190,11 @@ TEST(Layers, Pools) {
                  {"count_include_pad", number(1)}}},
                {of({1, 1, 3, 3}, {0.25F, 1.25F, 1, 3.5F, 8.5F, 5, 3.25F, 7.25F, 4})});
   check_values({"GlobalAveragePool", {x}}, {of({1, 1, 1, 1}, {8.5F})});
+  for (const char* op : {"GlobalAveragePool", "GlobalMaxPool"}) {
+    // A lane sums 11 terms, then 4 additions: 16 units of values below 1.
+    check_case({op, {floats({2, 3, 13, 13})}, {}, 1, kUlp, 16 * kUlp});
+    expect_same_bits_in_every_class({op, {floats({2, 3, 13, 13})}});
+  }
   check_values({"GlobalMaxPool", {x}}, {of({1, 1, 1, 1}, {16})});
   check_values({"MaxPool", {of({1, 1, 3}, {kNan, 1, 2})}, {{"kernel_shape", Ints{2}}}},
                {of({1, 1, 2}, {kNan, 2})});
