@@ -40,9 +40,7 @@ __attribute__((always_inline)) inline void log_loop(const double* __restrict x, 
 }
 
 __attribute__((target("avx2"))) void log_avx2(const double* x, double* out, int n) { log_loop(x, out, n); }
-__attribute__((target("avx512f,avx512dq,avx512vl,prefer-vector-width=512"))) void log_avx512(const double* x,
-                                                                                             double* out,
-                                                                                             int n) {
+__attribute__((target("avx512f,avx512dq,avx512vl"))) void log_avx512(const double* x, double* out, int n) {
   log_loop(x, out, n);
 }
 
