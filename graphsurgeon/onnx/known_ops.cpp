@@ -77,8 +77,7 @@ void guarded(const Body& body) {
   }
 }
 
-// The inliner converts a function whose opset is not the model's, and that code trusts what it is given: it
-// follows a null pointer where an output of the function is made by no node.
+// What onnx's inliner takes for granted.
 void check_bodies(const onnx::ModelProto& model) {
   onnx::checker::CheckerContext context;
   context.set_ir_version(static_cast<int>(model.ir_version()));
@@ -107,21 +106,42 @@ void inline_local(onnx::ModelProto& model) {
   guarded([&] { onnx::inliner::InlineLocalFunctions(model, false); });
 }
 
-// One level of function bodies. True when there was anything to inline.
+// The inliner leaves a reference to an attribute that the node does not have: defaults are written out first.
+void add_defaults(onnx::NodeProto& node, const onnx::OpSchema& schema) {
+  std::set<std::string> given;
+  for (const auto& attribute : node.attribute()) given.insert(attribute.name());
+  for (const auto& [name, attribute] : schema.attributes())
+    if (given.count(name) == 0 && attribute.default_value.has_name())
+      *node.add_attribute() = attribute.default_value;
+}
+
+// The schema of an operator that is to be replaced by its body, or nullptr.
+const onnx::OpSchema* to_inline(const onnx::NodeProto& node, int opset) {
+  const std::string domain = node.domain() == "ai.onnx" ? std::string() : node.domain();
+  if (find_schema(domain, node.op_type()) != nullptr || raised_away(node.op_type())) return nullptr;
+  if (node.op_type() == "Constant") return nullptr;
+  const onnx::OpSchema* schema = onnx_schema(domain, node.op_type(), opset);
+  return schema != nullptr && has_body(*schema, opset) ? schema : nullptr;
+}
+
+// One level of function bodies. True when there was anything to inline and it went well; otherwise the model
+// is as it was, and check_known says what is unknown.
 bool inline_operators(onnx::ModelProto& model, int opset) {
   std::set<std::pair<std::string, std::string>> wanted;
-  for (const auto& node : model.graph().node()) {
-    const std::string domain = node.domain() == "ai.onnx" ? std::string() : node.domain();
-    if (find_schema(domain, node.op_type()) != nullptr || raised_away(node.op_type()) ||
-        node.op_type() == "Constant")
-      continue;
-    const onnx::OpSchema* schema = onnx_schema(domain, node.op_type(), opset);
-    if (schema != nullptr && has_body(*schema, opset)) wanted.emplace(node.domain(), node.op_type());
-  }
+  for (const auto& node : model.graph().node())
+    if (to_inline(node, opset) != nullptr) wanted.emplace(node.domain(), node.op_type());
   if (wanted.empty()) return false;
-  const auto set =
-      onnx::inliner::FunctionIdSet::Create(onnx::inliner::FunctionIdVector(wanted.begin(), wanted.end()));
-  guarded([&] { onnx::inliner::InlineSelectedFunctions(model, *set, nullptr); });
+  onnx::ModelProto changed = model;
+  for (auto& node : *changed.mutable_graph()->mutable_node())
+    if (const onnx::OpSchema* schema = to_inline(node, opset)) add_defaults(node, *schema);
+  try {
+    const auto set =
+        onnx::inliner::FunctionIdSet::Create(onnx::inliner::FunctionIdVector(wanted.begin(), wanted.end()));
+    onnx::inliner::InlineSelectedFunctions(changed, *set, nullptr);
+  } catch (const std::exception&) {
+    return false;
+  }
+  model = std::move(changed);
   return true;
 }
 
@@ -138,12 +158,14 @@ void check_known(const std::string& domain, const std::string& op, int opset) {
   std::string hint;
   if (schema != nullptr)
     hint = has_body(*schema, opset)
-               ? "ONNX defines it by a function body, but a node inside a subgraph is not expanded."
+               ? "ONNX defines it by a function body, but the body could not be put in its place here."
                : "It is an operator of ONNX without a function body, so nothing can stand in for it.";
   else if (domain.empty())
     hint = fmt::format("ONNX has no such operator in opset {}.", opset);
   else
-    hint = "It belongs to a custom domain, and the model brings no function body for it, or one for another opset.";
+    hint =
+        "It belongs to a custom domain, and the model brings no function body for it, or one for another "
+        "opset.";
   if (!nearest.empty() && nearest != op) hint += fmt::format(" Was '{}' meant?", nearest);
   hint += " `pare ops` lists the operators of this build.";
   throw make_error(ErrorCode::kUnsupported, "operator '{}' (domain '{}', opset {}) is not known", op,

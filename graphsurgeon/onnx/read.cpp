@@ -41,9 +41,9 @@ std::map<std::string, int> read_opsets(const onnx::ModelProto& model) {
 void check_header(const onnx::ModelProto& model, const std::map<std::string, int>& opsets) {
   if (!model.has_graph() || (model.ir_version() == 0 && opsets.empty()))
     throw make_error(ErrorCode::kBadFile, "the file holds no ONNX graph").hint(kDamaged);
+  if (opsets.empty()) throw make_error(ErrorCode::kBadFile, "the model imports no opset").hint(kDamaged);
   const auto main = opsets.find("");
-  if (main == opsets.end())
-    throw make_error(ErrorCode::kBadFile, "the model imports no opset of ai.onnx").hint(kDamaged);
+  if (main == opsets.end()) return;  // other domains only
   if (main->second < kOldestOpset || main->second > kNewestOpset)
     throw make_error(ErrorCode::kUnsupported, "opset {} of ai.onnx is not read; {} to {} are", main->second,
                      kOldestOpset, kNewestOpset)
@@ -89,7 +89,7 @@ Graph read_model(std::span<const std::byte> bytes, std::shared_ptr<const void> o
   scope.tensors.directory = directory;
   scope.opsets = read_opsets(model);
   check_header(model, scope.opsets);
-  scope.opset = scope.opsets.at("");
+  scope.opset = scope.opsets.emplace("", kNewestOpset).first->second;
   inline_functions(model, scope.opset);
 
   Graph graph;
