@@ -19,6 +19,9 @@ namespace {
 
 // Moments need far fewer samples than extremes: means over 128 samples of a map are good to a percent.
 constexpr std::int64_t kMomentSamples = 128;
+// "mse x 1.1": layers that clip do it in the same samples, so their errors add up and a wider range than the
+// best of each alone can be better for all together.
+constexpr double kWidened[] = {1.1, 1.25};
 
 class Stopwatch {
  public:
@@ -77,6 +80,17 @@ struct Variant {
   std::vector<std::vector<RangeChoice>> ranges;  // by activation: every method
 };
 
+// A complete choice, and how it scored.
+struct Best {
+  Variant* variant = nullptr;
+  std::string label;
+  double score = 0;
+  Graph graph;  // the variant's, biases corrected or not
+  quant::Plan plan;
+  std::vector<RangeChoice> ranges;  // by activation
+  int biases = 0;                   // corrected
+};
+
 class Flow {
  public:
   Flow(const QuantizeInput& input, const QuantizeChoices& choices) : in_(input), choices_(choices) {}
@@ -85,31 +99,30 @@ class Flow {
     PARE_ASSERT(in_.graph != nullptr && in_.pool != nullptr);
     quant::check(choices_.spec);
     base_ = make_variant(*in_.graph, in_.stats);
-    Variant* best = &base_;
-    std::string best_method = choices_.calibrator == "auto" ? "mix" : choices_.calibrator;
-    std::string prefix;
-    double best_score = 0;
-    if (may_score()) {
-      reference_ = outputs_of(*in_.graph);
-      best_score = score(base_, best_method, best_method);
-      if (choices_.spec.method == "auto" && in_.calibration != nullptr && smooth()) {
-        const double smoothed = score(smoothed_, best_method, best_method + " + smoothing");
-        if (smoothed > best_score) {
-          best = &smoothed_;
-          best_score = smoothed;
-          prefix = " + smoothing";
-        }
-      }
-      if (choices_.calibrator == "auto")
-        for (const std::string& method : uniform_methods()) {
-          const double s = score(*best, method, method + prefix);
-          if (s > best_score) {
-            best_score = s;
-            best_method = method;
-          }
-        }
+    const std::string first = choices_.calibrator == "auto" ? "mse" : choices_.calibrator;
+    if (!may_score()) {
+      best_ = candidate(base_, first, "");
+      finish();
+      return std::move(out_);
     }
-    finish(*best, best_method, best_score, best_method + prefix);
+    reference_ = outputs_of(*in_.graph);
+    const bool improve = choices_.spec.method == "auto" && in_.calibration != nullptr;
+    consider(candidate(base_, first, ""), improve);
+    if (improve && smooth()) consider(candidate(smoothed_, first, " + smoothing"), improve);
+    if (choices_.calibrator == "auto") {
+      Variant& variant = *best_.variant;
+      const std::string suffix = &variant == &smoothed_ ? " + smoothing" : "";
+      Best uniform;
+      for (const std::string& method : uniform_methods()) {
+        if (method == first) continue;
+        Best next = candidate(variant, method, suffix);
+        score(next);
+        if (uniform.variant == nullptr || next.score > uniform.score) uniform = std::move(next);
+      }
+      // Bias correction raises them all; the best of the others deserves it too.
+      if (uniform.variant != nullptr) consider(std::move(uniform), improve, true);
+    }
+    finish();
     return std::move(out_);
   }
 
@@ -125,7 +138,23 @@ class Flow {
     for (const double p : choices_.percentiles) methods.push_back(fmt::format("percentile({})", p));
     methods.push_back("entropy");
     methods.push_back("mse");
+    for (const double factor : kWidened) methods.push_back(fmt::format("mse x {}", factor));
     return methods;
+  }
+
+  static RangeChoice range_by_name(const TensorStats& stats, const RangeTarget& target,
+                                   const std::string& method) {
+    for (const double factor : kWidened) {
+      if (method != fmt::format("mse x {}", factor)) continue;
+      // Not beyond what was seen: there is nothing to be gained there.
+      const RangeChoice mse = range_mse(stats, target);
+      const RangeChoice all = range_minmax(stats, target);
+      RangeChoice wide = range_given(stats, target, std::max(static_cast<float>(mse.low * factor), all.low),
+                                     std::min(static_cast<float>(mse.high * factor), all.high));
+      wide.method = method;
+      return wide;
+    }
+    return range_by_method(stats, target, method);
   }
 
   Variant make_variant(const Graph& graph, const std::vector<TensorStats>& stats) {
@@ -171,24 +200,32 @@ class Flow {
 
   const RangeChoice& choose(const Variant& v, std::size_t activation, const std::string& method) const {
     const std::vector<RangeChoice>& list = v.ranges[activation];
-    if (method == "mix" || list.size() == 1) return least_mse(list);
+    if (list.size() == 1) return list[0];
     const std::vector<std::string> names = uniform_methods();
     const auto it = std::find(names.begin(), names.end(), method);
     PARE_ASSERT(it != names.end());
     return list[static_cast<std::size_t>(it - names.begin())];
   }
 
-  quant::Plan plan_for(const Variant& v, const std::string& method) const {
+  static quant::Plan plan_for(const Variant& v, const std::vector<RangeChoice>& ranges) {
     quant::Plan plan;
     plan.placement = v.placement;
     plan.weights = v.weights;
-    for (std::size_t i = 0; i < v.stats.size(); ++i) {
-      const RangeChoice& range = choose(v, i, method);
+    for (std::size_t i = 0; i < ranges.size(); ++i)
       plan.activations.push_back(quant::activation_from_range(
           v.placement.activations[i].format,
-          {static_cast<double>(range.low), static_cast<double>(range.high), range.method}));
-    }
+          {static_cast<double>(ranges[i].low), static_cast<double>(ranges[i].high), ranges[i].method}));
     return plan;
+  }
+
+  Best candidate(Variant& v, const std::string& method, const std::string& suffix) const {
+    Best c;
+    c.variant = &v;
+    c.label = method + suffix;
+    c.graph = v.graph;
+    for (std::size_t i = 0; i < v.stats.size(); ++i) c.ranges.push_back(choose(v, i, method));
+    c.plan = plan_for(v, c.ranges);
+    return c;
   }
 
   std::vector<Tensor> outputs_of(const Graph& graph) {
@@ -201,15 +238,10 @@ class Flow {
     return outputs;
   }
 
-  double score_plan(const Graph& graph, const quant::Plan& plan, const std::string& label) {
+  void score(Best& c) {
     const Stopwatch watch;
-    const double sqnr = output_sqnr_db(reference_, outputs_of(quant::apply(graph, plan)));
-    out_.candidates.push_back({label, sqnr, false, watch.seconds()});
-    return sqnr;
-  }
-
-  double score(const Variant& v, const std::string& method, const std::string& label) {
-    return score_plan(v.graph, plan_for(v, method), label);
+    c.score = output_sqnr_db(reference_, outputs_of(quant::apply(c.graph, c.plan)));
+    out_.candidates.push_back({c.label, c.score, false, watch.seconds()});
   }
 
   std::vector<ChannelMoments> moments_of(const Graph& graph, const std::vector<ValueId>& values,
@@ -325,25 +357,33 @@ class Flow {
     return graph;
   }
 
-  void finish(Variant& best, const std::string& method, double best_score, const std::string& label) {
-    out_.plan = plan_for(best, method);
-    out_.source = best.graph;
-    std::string chosen = label;
-    if (may_score() && choices_.spec.method == "auto" && in_.calibration != nullptr) {
-      int corrected = 0;
-      Graph graph = correct_bias(best, out_.plan, corrected);
-      if (corrected > 0 && score_plan(graph, out_.plan, label + " + bias correction") > best_score) {
-        out_.source = std::move(graph);
-        out_.biases_corrected = corrected;
-        chosen = label + " + bias correction";
-      }
-    }
-    if (&best != &smoothed_) out_.smoothed.clear();
-    for (ScoredCandidate& candidate : out_.candidates) candidate.chosen = candidate.name == chosen;
-    for (std::size_t i = 0; i < best.stats.size(); ++i) {
-      out_.ranges.push_back(choose(best, i, method));
-      out_.stats.push_back(*best.stats[i]);
-    }
+  void keep_if_better(Best c) {
+    if (best_.variant == nullptr || c.score > best_.score) best_ = std::move(c);
+  }
+
+  // Scores a choice (unless that was done), then the same with corrected biases; the best so far is kept.
+  void consider(Best c, bool correct, bool scored = false) {
+    if (!scored) score(c);
+    Best corrected = c;
+    keep_if_better(std::move(c));
+    if (!correct) return;
+    corrected.biases = 0;
+    corrected.graph = correct_bias(*corrected.variant, corrected.plan, corrected.biases);
+    if (corrected.biases == 0) return;
+    corrected.label += " + bias correction";
+    score(corrected);
+    keep_if_better(std::move(corrected));
+  }
+
+  void finish() {
+    const Variant& v = *best_.variant;
+    out_.plan = best_.plan;
+    out_.source = best_.graph;
+    out_.biases_corrected = best_.biases;
+    if (&v != &smoothed_) out_.smoothed.clear();
+    for (ScoredCandidate& c : out_.candidates) c.chosen = c.name == best_.label;
+    out_.ranges = best_.ranges;
+    for (const TensorStats* s : v.stats) out_.stats.push_back(*s);
     out_.quantized = quant::apply(out_.source, out_.plan);
   }
 
@@ -354,6 +394,7 @@ class Flow {
   const QuantizeChoices& choices_;
   QuantizeOutcome out_;
   Variant base_, smoothed_;
+  Best best_;
   std::vector<TensorStats> smoothed_stats_;
   std::vector<Tensor> reference_;
 };

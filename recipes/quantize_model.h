@@ -2,11 +2,11 @@
 // choose ranges, smoothing and bias correction by measured drift.
 //
 //   calibrator NAME   that method for every activation
-//   calibrator auto   for each activation the range of least expected error over all methods ("mix"); then
-//   mix
-//                     and every uniform method are scored by the output SQNR on held-out calibration samples,
-//                     and the best wins. With method auto, smoothing and bias correction are tried too, each
-//                     kept only if the score rises.
+//   calibrator auto   every uniform method (least expected error, min-max, percentiles, entropy) is scored by
+//                     the output SQNR on held-out calibration samples. The best wins.
+//   method auto       smoothing and bias correction are tried with the best of them, each kept only if the
+//                     score rises.
+//
 // The test set is never looked at. Nothing depends on batch size or threads. One table says all of it.
 #pragma once
 
@@ -36,7 +36,7 @@ struct QuantizeInput {
   std::vector<TensorStats> stats;  // of values_to_watch; sorted by name
   Dataset* calibration = nullptr;  // what the statistics saw. Null: no smoothing, no bias correction
   Dataset* held_out = nullptr;     // for scoring: samples that calibration did not see. Null or an empty
-  SampleRange held_out_range;      // range: nothing is scored, the mix is taken
+  SampleRange held_out_range;      // range: nothing is scored, mse is taken
   ThreadPool* pool = nullptr;      // required
   Progress* progress = nullptr;
 };
@@ -48,7 +48,7 @@ struct QuantizeChoices {
 };
 
 struct ScoredCandidate {
-  std::string name;  // "mse", "mix", "mix + smoothing + bias correction"
+  std::string name;  // "mse", "mse x 1.1 + smoothing + bias correction"
   double held_out_sqnr_db = 0;
   bool chosen = false;
   double seconds = 0;
