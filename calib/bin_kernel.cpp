@@ -10,31 +10,24 @@ namespace pare {
 
 namespace {
 
-BlockSummary summarize(const float* values, std::int64_t n) {
-  BlockSummary s;
+BlockScan scan(const float* values, std::int64_t n, float scale, std::uint16_t* list) {
+  BlockScan s;
   s.min = s.max = values[0];
   for (std::int64_t i = 0; i < n; ++i) {
-    s.largest = std::max(s.largest, std::bit_cast<std::uint32_t>(values[i]) & 0x7FFFFFFFu);
-    s.min = std::min(s.min, values[i]);
-    s.max = std::max(s.max, values[i]);
-    s.zeros += values[i] == 0;
+    const float x = values[i], scaled = std::abs(x) * scale;
+    s.largest = std::max(s.largest, std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu);
+    s.min = std::min(s.min, x);
+    s.max = std::max(s.max, x);
+    if (x == 0) continue;
+    const int bin = scaled < 4096 ? static_cast<int>(scaled) : 0;
+    list[s.listed++] = static_cast<std::uint16_t>(bin + (x < 0 ? 4096 : 0));
   }
   s.min += 0.0f;  // -0 becomes +0
   s.max += 0.0f;
   return s;
 }
 
-std::int64_t list_bins(const float* values, std::int64_t n, float scale, std::uint16_t* list) {
-  std::int64_t count = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    if (values[i] == 0) continue;
-    const int bin = static_cast<int>(std::abs(values[i]) * scale);
-    list[count++] = static_cast<std::uint16_t>(bin + (values[i] < 0 ? 4096 : 0));
-  }
-  return count;
-}
-
-constexpr BinKernel kScalar{"scalar", summarize, list_bins};
+constexpr BinKernel kScalar{"scalar", scan};
 
 }  // namespace
 
@@ -45,15 +38,16 @@ const BinKernel& bin_kernel(Isa isa) {
 }
 
 void count_bins(const std::uint16_t* list, std::int64_t n, std::uint32_t* counters) {
-  std::uint32_t *a = counters, *b = a + kSides, *c = b + kSides, *d = c + kSides;
+  static_assert(kCounterSets == 2);
+  std::uint32_t* other = counters + kSides;
   std::int64_t i = 0;
   for (; i + 4 <= n; i += 4) {
-    ++a[list[i]];
-    ++b[list[i + 1]];
-    ++c[list[i + 2]];
-    ++d[list[i + 3]];
+    ++counters[list[i]];
+    ++other[list[i + 1]];
+    ++counters[list[i + 2]];
+    ++other[list[i + 3]];
   }
-  for (; i < n; ++i) ++a[list[i]];
+  for (; i < n; ++i) ++counters[list[i]];
 }
 
 void count_bins(const std::uint16_t* list, std::int64_t n, std::uint64_t* bins) {

@@ -36,16 +36,15 @@ struct Collector::Counters {
   int exponent = kNarrowest;  // of the sets
   std::int64_t in_sets = 0;   // 32 bits must hold it
 
-  struct Block {
-    const float* values;  // without NaN and infinities; null when nothing is left to bin
-    int exponent;         // that the values ask for
-  };
-
-  // Counts everything but the bins of at most kBlock values.
-  Block examine(const BinKernel& kernel, const float* values, std::int64_t n) {
+  // Counts everything but the bins of at most kBlock values, and lists those. `widen_to` is called with the
+  // exponent that the values need when it is above `exponent`, which it raises. Returns the length of the
+  // list.
+  template <typename WidenTo>
+  std::int64_t examine(const BinKernel& kernel, const float* values, std::int64_t n,
+                       const WidenTo& widen_to) {
     ValueCounts part;
     part.total = static_cast<std::uint64_t>(n);
-    BlockSummary s = kernel.summarize(values, n);
+    BlockScan s = kernel.scan(values, n, scale(), list.data());
     if (s.largest >= 0x7F800000u) {
       std::int64_t kept = 0;  // the finite values move together
       for (std::int64_t i = 0; i < n; ++i) {
@@ -56,16 +55,22 @@ struct Collector::Counters {
         cleaned[static_cast<std::size_t>(kept)] = values[i];
         kept += (code & 0x7FFFFFFFu) < 0x7F800000u;
       }
-      std::fill(cleaned.begin() + kept, cleaned.begin() + n, 0.0f);
       values = cleaned.data();
-      s = kept > 0 ? kernel.summarize(values, kept) : BlockSummary{};
+      n = kept;
+      s = kept > 0 ? kernel.scan(values, kept, scale(), list.data()) : BlockScan{};
+    }
+    const int needed = width_exponent(std::bit_cast<float>(s.largest));
+    if (needed > exponent) {
+      widen_to(needed);
+      s = kernel.scan(values, n, scale(), list.data());
     }
     part.min = s.min;
     part.max = s.max;
-    part.zeros = static_cast<std::uint64_t>(s.zeros);
+    part.zeros = static_cast<std::uint64_t>(n - s.listed);
     counts.add(part);
-    return {s.largest > 0 ? values : nullptr, width_exponent(std::bit_cast<float>(s.largest))};
+    return s.listed;
   }
+  float scale() const { return std::ldexp(1.0f, -exponent); }
 
   // Adds the sets to the histogram and empties them.
   void flush(TensorStats& stats) {
@@ -147,13 +152,12 @@ void Collector::collect_floats(Slot& slot, const float* values, std::int64_t n) 
   TensorStats& stats = slot.stats;
   if (n < kFew) {
     std::unique_ptr<Counters> mine = borrow();
+    mine->exponent = stats.exponent;
     for (std::int64_t i = 0; i < n; i += kBlock) {
-      const std::int64_t m = std::min(kBlock, n - i);
-      const Counters::Block block = mine->examine(kernel, values + i, m);
-      if (!block.values) continue;
-      widen(stats, std::max(stats.exponent, block.exponent));
-      const std::int64_t listed =
-          kernel.list_bins(block.values, m, std::ldexp(1.0f, -stats.exponent), mine->list.data());
+      const std::int64_t listed = mine->examine(kernel, values + i, std::min(kBlock, n - i), [&](int needed) {
+        widen(stats, needed);
+        mine->exponent = needed;
+      });
       count_bins(mine->list.data(), listed, stats.bins.data());
     }
     stats.add(std::exchange(mine->counts, {}));
@@ -177,16 +181,16 @@ void Collector::collect_floats(Slot& slot, const float* values, std::int64_t n) 
       }
     }
     for (std::int64_t i = begin; i < end; i += kBlock) {
-      const std::int64_t m = std::min(kBlock, end - i);
-      const Counters::Block block = mine->examine(kernel, values + i, m);
-      if (!block.values) continue;
-      if (block.exponent > mine->exponent || mine->in_sets > std::int64_t{1} << 31) {
+      const auto flush = [&] {
         const std::lock_guard lock(mutex);
         mine->flush(stats);
-        mine->exponent = std::max(mine->exponent, block.exponent);
-      }
+      };
+      if (mine->in_sets > std::int64_t{1} << 31) flush();
       const std::int64_t listed =
-          kernel.list_bins(block.values, m, std::ldexp(1.0f, -mine->exponent), mine->list.data());
+          mine->examine(kernel, values + i, std::min(kBlock, end - i), [&](int needed) {
+            flush();
+            mine->exponent = needed;
+          });
       count_bins(mine->list.data(), listed, mine->sets.data());
       mine->in_sets += listed;
     }
