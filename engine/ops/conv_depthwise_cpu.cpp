@@ -73,6 +73,7 @@ Kernel conv_depthwise_kernel() {
   kernel.why_not = why_not;
   kernel.prepare = prepare;
   kernel.run = run;
+  kernel.in_place = 1u << 3;  // the residual
   return kernel;
 }
 

@@ -22,6 +22,8 @@ void gather_windows(const ConvGeometry& g, const float* x, std::int64_t group, s
                     std::int64_t end, float* out) {
   const std::int64_t channels = g.group_c();
   const bool whole_pixels = g.group == 1 && g.dw == 1;  // the taps of one kh lie side by side in x
+  const std::int64_t line_taps = g.kw * g.c;
+  [[maybe_unused]] const float* x_end = x + g.n * g.h * g.w * g.c;
   std::int64_t ox = begin % g.ow, oy = begin / g.ow % g.oh, n = begin / (g.ow * g.oh);
   for (std::int64_t row = begin; row < end; ++row) {
     const float* image = x + n * g.h * g.w * g.c + group * channels;
@@ -35,8 +37,16 @@ void gather_windows(const ConvGeometry& g, const float* x, std::int64_t group, s
       }
       const float* line = image + iy * g.w * g.c;
       if (whole_pixels && x0 >= 0 && x0 + g.kw <= g.w) {
-        copy_floats(line + x0 * g.c, out, g.kw * g.c);
-        out += g.kw * g.c;
+#if PARE_SIMD_LEVEL >= 1
+        // First layers: four floats at once, what is too much is overwritten by the next taps (or is slack).
+        if (line_taps <= 4 && line + x0 * g.c + 4 <= x_end) {
+          _mm_storeu_ps(out, _mm_loadu_ps(line + x0 * g.c));
+          out += line_taps;
+          continue;
+        }
+#endif
+        copy_floats(line + x0 * g.c, out, line_taps);
+        out += line_taps;
         continue;
       }
       for (std::int64_t kx = 0; kx < g.kw; ++kx, out += channels) {

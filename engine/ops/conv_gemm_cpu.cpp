@@ -91,7 +91,7 @@ void run(const OpCall& call) {
   // Few blocks: the columns are shared out too, and windows gathered once for each share.
   const std::int64_t wanted = pool.threads() == 1 ? 1 : 2 * static_cast<std::int64_t>(pool.threads());
   const std::int64_t shares = std::clamp<std::int64_t>(wanted / (blocks * g.group), 1, panels);
-  const std::int64_t floats = round_up(block_rows * k, 16);
+  const std::int64_t floats = round_up(block_rows * k + kGatherSlack, 16);
   float* scratch = call.scratch->take<float>(floats * pool.threads());
   const auto multiply = PARE_SIMD_PICK(gemm_f32_task);
   const auto gather = PARE_SIMD_PICK(gather_windows);
@@ -129,6 +129,7 @@ Kernel conv_gemm_kernel() {
   kernel.why_not = why_not;
   kernel.prepare = prepare;
   kernel.run = run;
+  kernel.in_place = 1u << 3;  // the residual: each of its elements is read just before its sum is written
   return kernel;
 }
 

@@ -177,6 +177,7 @@ Kernel conv_winograd_kernel() {
   kernel.why_not = why_not;
   kernel.prepare = prepare;
   kernel.run = run;
+  kernel.in_place = 1u << 3;  // the residual
   return kernel;
 }
 

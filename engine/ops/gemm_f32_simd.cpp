@@ -71,18 +71,26 @@ void multiply_tile(const Tile& t) {
       }
     }
   }
-  const F32 lo = F32::set(t.act->lo), hi = F32::set(t.act->hi);
-  PARE_UNROLL for (int r = 0; r < MR; ++r) {
-    PARE_UNROLL for (int v = 0; v < NV; ++v) {
-      const F32 y = clip(sums[r][v], lo, hi);
-      float* p = t.c + r * t.ldc + v * kLanes;
-      if (v == NV - 1)
-        y.store(p, last);
-      else
-        y.store(p);
+  if (t.act->kind == Activation::Kind::kHardSwish) {
+    PARE_UNROLL for (int r = 0; r < MR; ++r) {
+      PARE_UNROLL for (int v = 0; v < NV; ++v) sums[r][v] = hard_swish(sums[r][v]);
+    }
+  } else {
+    const F32 lo = F32::set(t.act->lo), hi = F32::set(t.act->hi);
+    PARE_UNROLL for (int r = 0; r < MR; ++r) {
+      PARE_UNROLL for (int v = 0; v < NV; ++v) sums[r][v] = clip(sums[r][v], lo, hi);
     }
   }
-  if (t.act->kind != Activation::Kind::kClip)
+  PARE_UNROLL for (int r = 0; r < MR; ++r) {
+    PARE_UNROLL for (int v = 0; v < NV; ++v) {
+      float* p = t.c + r * t.ldc + v * kLanes;
+      if (v == NV - 1)
+        sums[r][v].store(p, last);
+      else
+        sums[r][v].store(p);
+    }
+  }
+  if (t.act->kind != Activation::Kind::kClip && t.act->kind != Activation::Kind::kHardSwish)
     for (int r = 0; r < MR; ++r) activate_floats(*t.act, t.c + r * t.ldc, t.width);
 }
 

@@ -151,6 +151,7 @@ void register_matmul_cpu(Registry& registry) {
   kernel.domain = "pare";
   kernel.op = "MatMul";
   kernel.name = "pare.MatMul/cpu:packed";
+  kernel.in_place = 1u << 3;  // the residual: each of its elements is read just before its sum is written
   registry.add(kernel);
 }
 

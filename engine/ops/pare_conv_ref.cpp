@@ -59,6 +59,7 @@ Kernel conv_reference_kernel() {
   kernel.name = "pare.Conv/cpu:reference";
   kernel.why_not = why_not;
   kernel.run = run;
+  kernel.in_place = 1u << 3;  // the residual
   return kernel;
 }
 

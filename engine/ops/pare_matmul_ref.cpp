@@ -44,6 +44,7 @@ void register_pare_matmul_ref(Registry& registry) {
   kernel.name = "pare.MatMul/cpu:reference";
   kernel.why_not = why_not;
   kernel.run = run;
+  kernel.in_place = 1u << 3;  // the residual
   registry.add(kernel);
 }
 

@@ -80,9 +80,28 @@ PARE_INLINE F32 hard_swish(F32 x) {  // x * hard_sigmoid(x, 1/6, 1/2)
   return x * hard_sigmoid(x, F32::set(1.0f / 6.0f), F32::set(0.5f));
 }
 PARE_INLINE F32 silu(F32 x) { return x * sigmoid(x); }
-// x/2 * (1 + erf(x / sqrt 2)); within 2^-23 * |x|, not relative: the sum cancels for negative x.
+// x/2 * (1 + erf(z)), z = x / sqrt 2; within 1.3 * 2^-23 * |x|, not relative: the sum cancels for negative x.
+// One polynomial for erf(z) / z (minimax in the absolute error of erf, 5.4e-8) instead of erf()'s two.
 PARE_INLINE F32 gelu(F32 x) {
-  return F32::set(0.5f) * x * (F32::set(1.0f) + erf(x * F32::set(0.70710678118f)));
+  const F32 z = x * F32::set(0.70710678118f), half = F32::set(0.5f) * x;
+  const F32 u = fma(z * z, F32::set(2.0f / (3.8f * 3.8f)), F32::set(-1.0f));  // [-1, 1] for |z| <= 3.8
+  F32 r = F32::set(0.00105236366f);
+  r = fma(r, u, F32::set(-0.00272207777f));
+  r = fma(r, u, F32::set(0.0022796744f));
+  r = fma(r, u, F32::set(-0.00322552072f));
+  r = fma(r, u, F32::set(0.0100470204f));
+  r = fma(r, u, F32::set(-0.0184122734f));
+  r = fma(r, u, F32::set(0.0266406313f));
+  r = fma(r, u, F32::set(-0.0388996862f));
+  r = fma(r, u, F32::set(0.0550705194f));
+  r = fma(r, u, F32::set(-0.072525166f));
+  r = fma(r, u, F32::set(0.090831019f));
+  r = fma(r, u, F32::set(-0.11118459f));
+  r = fma(r, u, F32::set(0.137739584f));
+  r = fma(r, u, F32::set(-0.185641229f));
+  r = fma(r, u, F32::set(0.372107625f));
+  const F32 e = select(less(abs(z), F32::set(3.8f)), z * r, copysign(F32::set(1.0f), z));
+  return fma(half, e, half);
 }
 // x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
 PARE_INLINE F32 gelu_tanh(F32 x) {

@@ -195,6 +195,38 @@ TEST_P(ConvKernels, AnImageDependsOnNoOther) {
   }
 }
 
+// in_place says so: the session may give the residual's memory to the output.
+TEST_P(ConvKernels, TheResidualMayBeTheOutput) {
+  Case c = GetParam();
+  c.residual = true;
+  const std::vector<Argument> in = arguments_of(c);
+  const Dims dims = out_dims(c);
+  const Node node = node_of(c);
+  ThreadPool pool(2);
+  for (const Kernel* kernel : cpu_registry().candidates("pare", "Conv", Backend::kCpu)) {
+    std::vector<float> apart;
+    if (!run_kernel(*kernel, node, in, dims, pool, apart).empty()) continue;
+    ASSERT_EQ(kernel->in_place, 1u << 3) << kernel->name;
+    Tensor y = in[3].tensor.clone();
+    std::vector<TensorView> views;
+    for (const Argument& a : in) views.push_back(a.tensor.empty() ? TensorView{} : a.tensor.view());
+    views[3] = y.view();
+    const std::vector<TensorView> out = {y.view()};
+    Scratch scratch;
+    OpCall call;
+    call.node = &node;
+    call.in = views;
+    call.out = out;
+    call.pool = &pool;
+    call.scratch = &scratch;
+    std::shared_ptr<const void> prepared;
+    if (kernel->prepare != nullptr) prepared = kernel->prepare(call);
+    call.prepared = prepared.get();
+    kernel->run(call);
+    EXPECT_TRUE(testing::same_bits(apart, {y.as<float>(), y.as<float>() + y.size()})) << kernel->name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, ConvKernels, ::testing::ValuesIn(kCases));
 
 // Which kernel runs: the first that takes the call.
