@@ -49,7 +49,7 @@ extern const Pass kMergeConstants;
 //   nodes with equal operator, attributes and inputs   one node; never random ones, never graph outputs
 extern const Pass kMergeEqualNodes;
 
-//   nodes that no output needs                         nothing
+//   nodes that no output needs, captures that no subgraph reads   nothing
 extern const Pass kRemoveDeadCode;
 
 // All of them, in the order in which simplify runs them.
