@@ -150,6 +150,7 @@ class Placer {
     const ValueId a = node.in[0], b = node.in[1];
     if (graph_.is_constant(a) || graph_.is_constant(b) || !is_float(a) || a == b) return;
     if (spec_.target == Target::kOnnxRuntime) return visit_onnxruntime_add(id, node);
+    if (spec_.target == Target::kPare) return;  // our kernels add a float residual
     // The branch that the kernel computes: a quantized Conv that only this Add reads; the deeper one of two.
     int computed = -1;
     for (int slot = 0; slot < 2; ++slot) {

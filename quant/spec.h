@@ -13,7 +13,7 @@ namespace pare::quant {
 //   tensorrt     explicit quantization: inputs of Conv, ConvTranspose, Gemm, MatMul; the residual input of
 //                a skip Add behind a Conv; outputs and biases stay float
 //   onnxruntime  what its QDQ fusions need: inputs and outputs of those operators, int32 bias
-//   pare         as tensorrt: our integer kernels take the same patterns
+//   pare         as tensorrt, but residuals stay float: our integer kernels add them so
 enum class Target { kPare, kTensorRT, kOnnxRuntime };
 Target target_from_name(const std::string& text);  // Error kUsage with the list
 const char* name(Target target);

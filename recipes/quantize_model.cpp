@@ -193,8 +193,7 @@ class Flow {
       list.push_back(range_by_method(stats, target, choices_.calibrator));
       return list;
     }
-    for (const std::string& method : uniform_methods())
-      list.push_back(range_by_method(stats, target, method));
+    for (const std::string& method : uniform_methods()) list.push_back(range_by_name(stats, target, method));
     return list;
   }
 

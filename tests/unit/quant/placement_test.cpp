@@ -39,6 +39,11 @@ TEST(Placement, TensorRTQuantizesInputsAndTheResidual) {
     }
 }
 
+TEST(Placement, PareLeavesTheResidualFloat) {
+  const Graph graph = test::residual_block();
+  EXPECT_EQ(names(graph, place(graph, Spec{})), (Names{"flat", "relu1", "x"}));
+}
+
 TEST(Placement, OnnxRuntimeQuantizesOutputsAndBiasesToo) {
   const Graph graph = test::residual_block();
   Spec spec;
