@@ -13,8 +13,10 @@ void register_quant(Registry& registry) {
   registry.add(qmatmul::gemm_kernel());
   registry.add(qmatmul::ref_kernel());
   registry.add(quantize_linear::quantize_rows_kernel());
+  registry.add(quantize_linear::quantize_narrow_kernel());
   registry.add(quantize_linear::quantize_ref_kernel());
   registry.add(quantize_linear::dequantize_rows_kernel());
+  registry.add(quantize_linear::dequantize_narrow_kernel());
   registry.add(quantize_linear::dequantize_ref_kernel());
   registry.add(quantize_linear::fake_quant_rows_kernel());
   registry.add(quantize_linear::fake_quant_ref_kernel());

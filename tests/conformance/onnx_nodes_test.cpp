@@ -107,13 +107,20 @@ bool has_nan_without_code(const std::string& test) {
 }
 
 struct Outcome {
-  int passed = 0, declined = 0;
+  int passed = 0, declined = 0, unread = 0;
 };
 
 void run_one(const std::string& root, const std::string& test, ThreadPool& pool, Outcome& outcome) {
   const bool chatty = !variable("PARE_ONNX_NODES_LIST").empty() || !variable("PARE_ONNX_NODES_ONLY").empty();
+  std::shared_ptr<const Graph> graph;
   try {
-    const auto graph = std::make_shared<const Graph>(read_onnx(root + "/" + test + "/model.onnx"));
+    graph = std::make_shared<const Graph>(read_onnx(root + "/" + test + "/model.onnx"));
+  } catch (const Error& error) {  // other domains, sequences, bodies that onnx's inliner cannot expand
+    ++outcome.unread;
+    if (chatty) std::printf("%s: %s\n", test.c_str(), error.what());
+    return;
+  }
+  try {
     for (int set = 0; exists(root + "/" + test + "/test_data_set_" + std::to_string(set) + "/output_0.pb");
          ++set) {
       const std::string folder = root + "/" + test + "/test_data_set_" + std::to_string(set);
@@ -150,9 +157,10 @@ TEST(OnnxNodes, SupportedOperatorsGiveTheSuitesResults) {
     if (has_nan_without_code(test)) continue;
     run_one(root, test, pool, outcome);
   }
-  std::printf("%d tests agree or are reported above, %d are unsupported\n", outcome.passed, outcome.declined);
+  std::printf("%d tests agree or are reported above, %d are unsupported, %d cannot be read\n", outcome.passed,
+              outcome.declined, outcome.unread);
   if (!only.empty()) return;
-  EXPECT_GE(outcome.passed, 1380) << "fewer tests are supported than there were";
+  EXPECT_GE(outcome.passed, 1381) << "fewer tests are supported than there were";
 }
 
 }  // namespace

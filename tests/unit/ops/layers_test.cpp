@@ -258,5 +258,36 @@ TEST(Layers, PlainLinearKernels) {
   check_case({"MatMul", {to_type(floats({3, 5}), DType::kF16), to_type(floats({5, 2}, 2), DType::kF16)}});
 }
 
+// Rows S1 to S5 of public bug reports against other runtimes.
+TEST(Layers, QuantizersRoundTheQuotientInThePrecisionOfTheScale) {
+  const auto f16 = [](const std::vector<float>& v) {
+    return to_type(of({static_cast<std::int64_t>(v.size())}, v), DType::kF16);
+  };
+  const auto scalar16 = [](float v) { return to_type(of({}, {v}), DType::kF16); };
+  const auto s8 = [](const std::vector<std::int8_t>& v) {
+    return Tensor::from<std::int8_t>(DType::kI8, {static_cast<std::int64_t>(v.size())}, v);
+  };
+  const Tensor zero = Tensor::from<std::int8_t>(DType::kI8, {}, {0});
+  check_values(
+      {"QuantizeLinear", {f16({0.050018310546875F, -0.050018310546875F}), scalar16(0.0999755859375F), zero}},
+      {s8({1, -1})});
+  check_values({"QuantizeLinear",
+                {f16({2.11F, 2.5F, 2.6F, 5.3F, 5.5F, 5.9F, 61.3F, 62.5F, 80.9F}), scalar16(1), zero}},
+               {s8({2, 2, 3, 5, 6, 6, 61, 62, 81})});
+  const Tensor x = floats({32}, 8, -100, 100);
+  const Tensor narrow = to_type(x, DType::kF16);
+  check_values({"QuantizeLinear", {narrow, scalar16(1), zero}},
+               check_case({"QuantizeLinear", {to_type(narrow, DType::kF32), of({}, {1}), zero}}));
+  check_values({"QuantizeLinear", {of({7}, {-129, -128, -127, -126, 126, 127, 128}), of({}, {1}), zero}},
+               {s8({-128, -128, -127, -126, 126, 127, 127})});
+  check_values({"QuantizeLinear", {of({1}, {3}), of({}, {1}), zero}, {{"output_dtype", number(3)}}},
+               {s8({3})});
+  // The quotient 16.03 is 16 in bfloat16 (8 bits), 2.4999 is 2.5.
+  OpCase narrow_division{
+      "QuantizeLinear", {of({2}, {16.03F, 2.4999F}), of({}, {1}), zero}, {{"precision", number(16)}}};
+  check_values(narrow_division, {s8({16, 2})});
+  check_values({"DequantizeLinear", {s8({-128, 3}), scalar16(0.5F)}}, {f16({-64, 1.5F})});
+}
+
 }  // namespace
 }  // namespace pare::testing
