@@ -82,6 +82,9 @@ std::unique_ptr<Source> array_source(std::vector<NamedTensor> arrays, const std:
 }
 
 std::unique_ptr<Source> open_source(const DatasetSpec& spec) {
+  if (spec.path.empty())
+    throw make_error(ErrorCode::kUsage, "the data set has no path")
+        .hint("give the file or folder of the samples; nothing is ever calibrated on made-up data");
   const std::string kind = kind_of(spec);
   if (kind == "npy") {
     std::vector<NamedTensor> arrays;

@@ -204,6 +204,7 @@ TEST_F(DatasetFiles, SaysWhatDoesNotFit) {
   const InputSpec fixed = input("x", DType::kF32, {Dim::of(3), Dim::of(2), Dim::of(2), Dim::of(3)});
   EXPECT_ERROR(open(floats, "", {fixed}), "takes 3 samples at once", "add samples=3");
   EXPECT_ERROR(Dataset(parse_data_argument("/nowhere/x.npy"), {kImage}), "bad_file", "/nowhere/x.npy");
+  EXPECT_ERROR(Dataset(DatasetSpec(), {kImage}), "usage", "the data set has no path");
 }
 
 TEST_F(DatasetFiles, FixedBatchOfTheModel) {

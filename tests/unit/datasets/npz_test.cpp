@@ -78,7 +78,7 @@ std::string claiming(const std::string& packed, std::uint32_t size) {
                             number(0, 2) + name + packed;
   const std::string entry = "PK\x01\x02" + number(20, 2) + number(20, 2) + number(0, 2) + number(8, 2) +
                             number(0, 4) + number(0, 4) + packed_size + number(size, 4) +
-                            number(name.size(), 2) + number(0, 12) + number(0, 4) + name;
+                            number(name.size(), 2) + std::string(12, '\0') + number(0, 4) + name;
   return local + entry + "PK\x05\x06" + number(0, 4) + number(1, 2) + number(1, 2) + number(entry.size(), 4) +
          number(local.size(), 4) + number(0, 2);
 }
