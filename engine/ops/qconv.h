@@ -30,6 +30,7 @@ Geometry geometry(const OpCall& call);  // after why_not
 std::string why_not(const OpCall& call);
 
 Kernel depthwise_kernel();  // one channel a group
+Kernel winograd_kernel();   // 3x3, stride 1, without VNNI
 Kernel gemm_kernel();       // windows gathered row by row, times packed weights
 Kernel ref_kernel();
 

@@ -25,19 +25,26 @@ class Windows final : public QRowSource {
   void gather(const QPacked& b, std::int64_t row, std::int64_t rows, std::uint8_t* a) const override {
     const std::int64_t stride = b.row_bytes();
     if (pointwise_ && g_.c * b.code_bytes() == stride) return b.copy(x_ + row * g_.c, rows * g_.c, a);
-    std::int64_t ox = row % g_.ow, line = row / g_.ow;
+    std::int64_t ox = row % g_.ow, oy = row / g_.ow % g_.oh, n = row / (g_.ow * g_.oh);
     for (std::int64_t r = 0; r < rows; ++r, a += stride) {
-      window(b, line / g_.oh, line % g_.oh, ox, a);
-      if (++ox == g_.ow) ox = 0, ++line;
+      const std::int64_t x0 = ox * g_.sw - g_.left, y0 = oy * g_.sh - g_.top;
+      const bool inside = x0 >= 0 && x0 + g_.kw <= g_.w && y0 >= 0 && y0 + (g_.kh - 1) * g_.dh < g_.h;
+      if (runs_ && inside)
+        b.copy_lines(x_ + ((n * g_.h + y0) * g_.w + x0) * g_.c, g_.dh * g_.w * g_.c, g_.kh, g_.kw * g_.c, a);
+      else
+        window(b, n, y0, x0, a);
+      if (++ox < g_.ow) continue;
+      ox = 0;
+      if (++oy < g_.oh) continue;
+      oy = 0, ++n;
     }
   }
 
  private:
-  void window(const QPacked& b, std::int64_t n, std::int64_t oy, std::int64_t ox, std::uint8_t* a) const {
+  void window(const QPacked& b, std::int64_t n, std::int64_t y0, std::int64_t x0, std::uint8_t* a) const {
     const std::int64_t channels = g_.group_c(), code = b.code_bytes(), line = g_.kw * channels;
-    const std::int64_t x0 = ox * g_.sw - g_.left;
     for (std::int64_t kh = 0; kh < g_.kh; ++kh, a += line * code) {
-      const std::int64_t y = oy * g_.sh - g_.top + kh * g_.dh;
+      const std::int64_t y = y0 + kh * g_.dh;
       if (y < 0 || y >= g_.h) {
         b.fill_zero(line, a);
         continue;

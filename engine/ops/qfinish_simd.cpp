@@ -1,6 +1,7 @@
 #include "engine/ops/qfinish.h"
 
 #include <cstring>
+#include <limits>
 
 #include "engine/ops/vector_math.h"
 
@@ -152,6 +153,9 @@ void q_finish(const QFinish& f, const std::int32_t* acc, std::int64_t acc_stride
   switch (act.kind) {
     case Kind::kClip: {
       const F32 lo = F32::set(act.lo), hi = F32::set(act.hi);
+      constexpr float kInf = std::numeric_limits<float>::infinity();
+      if (act.lo == -kInf && act.hi == kInf) return run([](F32 v) { return v; });
+      if (act.hi == kInf) return run([=](F32 v) { return max(lo, v); });
       return run([=](F32 v) { return clip(v, lo, hi); });
     }
     case Kind::kHardSwish:

@@ -53,9 +53,12 @@ struct QKernels {
   Tile words = nullptr;
   Tile bytes = nullptr;  // nullptr: the class has no such instruction
 
-  // n codes into the form of A; returns nothing beyond them.
-  void (*copy_words)(const std::uint8_t* codes, std::int64_t n, QType type, std::int16_t* a) = nullptr;
-  void (*copy_bytes)(const std::uint8_t* codes, std::int64_t n, std::uint8_t flip, std::uint8_t* a) = nullptr;
+  // `lines` lines of n codes, `line_stride` apart, one behind the other into the form of A. Nothing else is
+  // read or written.
+  void (*copy_words)(const std::uint8_t* codes, std::int64_t line_stride, std::int64_t lines, std::int64_t n,
+                     QType type, std::int16_t* a) = nullptr;
+  void (*copy_bytes)(const std::uint8_t* codes, std::int64_t line_stride, std::int64_t lines, std::int64_t n,
+                     std::uint8_t flip, std::uint8_t* a) = nullptr;
 
   // Depthwise convolution of one output pixel: acc[c] = start[c] + sum over taps t of x[t][shift + c] * w,
   // where w and start are what q_pack_depthwise made for the same form. acc: channels rounded up to 16.
@@ -89,12 +92,17 @@ struct QPacked {
   std::uint8_t zero_byte() const {
     return form == QForm::kBytes ? static_cast<std::uint8_t>(a_type.zero + (a_type.is_signed ? 128 : 0)) : 0;
   }
-  // n codes into A at `a` (`code_bytes()` each).
-  void copy(const std::uint8_t* codes, std::int64_t count, void* a) const {
+  // Codes into A at `a`, code_bytes() each.
+  void copy_lines(const std::uint8_t* codes, std::int64_t line_stride, std::int64_t lines, std::int64_t count,
+                  void* a) const {
     if (form == QForm::kBytes)
-      kernels->copy_bytes(codes, count, a_type.is_signed ? 0x80 : 0, static_cast<std::uint8_t*>(a));
+      kernels->copy_bytes(codes, line_stride, lines, count, a_type.is_signed ? 0x80 : 0,
+                          static_cast<std::uint8_t*>(a));
     else
-      kernels->copy_words(codes, count, a_type, static_cast<std::int16_t*>(a));
+      kernels->copy_words(codes, line_stride, lines, count, a_type, static_cast<std::int16_t*>(a));
+  }
+  void copy(const std::uint8_t* codes, std::int64_t count, void* a) const {
+    copy_lines(codes, 0, 1, count, a);
   }
   void fill_zero(std::int64_t count, void* a) const {
     std::memset(a, zero_byte(), static_cast<std::size_t>(count * code_bytes()));

@@ -49,24 +49,36 @@ PARE_AVX2 void tile_words(const std::uint8_t* a, std::int64_t stride, int rows, 
                      panels * kQPanel);
 }
 
-PARE_AVX2 void copy_words(const std::uint8_t* codes, std::int64_t n, QType type, std::int16_t* a) {
-  const __m256i zero = _mm256_set1_epi16(static_cast<std::int16_t>(type.zero));
-  std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
+template <bool kSigned>
+PARE_AVX2 inline void copy_line(const std::uint8_t* codes, std::int64_t n, std::int32_t zero,
+                                std::int16_t* a) {
+  const __m256i zeros = _mm256_set1_epi16(static_cast<std::int16_t>(zero));
+  const auto sixteen = [&](std::int64_t i) PARE_AVX2 {
     const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + i));
-    const __m256i wide = type.is_signed ? _mm256_cvtepi8_epi16(x) : _mm256_cvtepu8_epi16(x);
-    store(a + i, _mm256_sub_epi16(wide, zero));
-  }
+    store(a + i, _mm256_sub_epi16(kSigned ? _mm256_cvtepi8_epi16(x) : _mm256_cvtepu8_epi16(x), zeros));
+  };
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) sixteen(i);
+  if (i == n) return;
+  if (n >= 16) return sixteen(n - 16);  // some of them again
   for (; i < n; ++i)
-    a[i] = static_cast<std::int16_t>((type.is_signed ? static_cast<std::int8_t>(codes[i]) : codes[i]) -
-                                     type.zero);
+    a[i] = static_cast<std::int16_t>((kSigned ? static_cast<std::int8_t>(codes[i]) : codes[i]) - zero);
 }
 
-PARE_AVX2 void copy_bytes(const std::uint8_t* codes, std::int64_t n, std::uint8_t flip, std::uint8_t* a) {
+PARE_AVX2 void copy_words(const std::uint8_t* codes, std::int64_t line_stride, std::int64_t lines,
+                          std::int64_t n, QType type, std::int16_t* a) {
+  for (std::int64_t l = 0; l < lines; ++l, codes += line_stride, a += n)
+    type.is_signed ? copy_line<true>(codes, n, type.zero, a) : copy_line<false>(codes, n, type.zero, a);
+}
+
+PARE_AVX2 void copy_bytes(const std::uint8_t* codes, std::int64_t line_stride, std::int64_t lines,
+                          std::int64_t n, std::uint8_t flip, std::uint8_t* a) {
   const __m256i mask = _mm256_set1_epi8(static_cast<char>(flip));
-  std::int64_t i = 0;
-  for (; i + 32 <= n; i += 32) store(a + i, _mm256_xor_si256(load(codes + i), mask));
-  for (; i < n; ++i) a[i] = codes[i] ^ flip;
+  for (std::int64_t l = 0; l < lines; ++l, codes += line_stride, a += n) {
+    std::int64_t i = 0;
+    for (; i + 32 <= n; i += 32) store(a + i, _mm256_xor_si256(load(codes + i), mask));
+    for (; i < n; ++i) a[i] = codes[i] ^ flip;
+  }
 }
 
 // 16 codes at `x`, int16; only the first `count` are read.

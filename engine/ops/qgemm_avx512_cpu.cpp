@@ -67,32 +67,45 @@ void tile_bytes(const std::uint8_t* a, std::int64_t stride, int rows, const std:
   kByteTiles[rows - 1][panels - 1](a, stride, b, panel_bytes, steps, start, out);
 }
 
-PARE_AVX512 inline __mmask32 first32(std::int64_t n) {
-  return n >= 32 ? ~__mmask32{0} : (__mmask32{1} << n) - 1;
+template <bool kSigned>
+PARE_AVX512 inline __m512i wide_codes32(__m256i codes, __m512i zero) {
+  return _mm512_sub_epi16(kSigned ? _mm512_cvtepi8_epi16(codes) : _mm512_cvtepu8_epi16(codes), zero);
 }
 
-// 32 codes at `x` minus the zero point; lanes from `count` on are not read.
-PARE_AVX512 inline __m512i wide_codes(const std::uint8_t* x, __mmask32 mask, bool is_signed, __m512i zero) {
-  const __m256i codes = _mm256_maskz_loadu_epi8(mask, x);
-  return _mm512_sub_epi16(is_signed ? _mm512_cvtepi8_epi16(codes) : _mm512_cvtepu8_epi16(codes), zero);
-}
-
-PARE_AVX512 void copy_words(const std::uint8_t* codes, std::int64_t n, QType type, std::int16_t* a) {
-  const __m512i zero = _mm512_set1_epi16(static_cast<std::int16_t>(type.zero));
-  for (std::int64_t i = 0; i < n; i += 32) {
-    const __mmask32 mask = first32(n - i);
-    _mm512_mask_storeu_epi16(a + i, mask, wide_codes(codes + i, mask, type.is_signed, zero));
+template <bool kSigned>
+PARE_AVX512 void copy_codes(const std::uint8_t* codes, std::int64_t line_stride, std::int64_t lines,
+                            std::int64_t n, std::int32_t zero, std::int16_t* a) {
+  const __m512i zeros = _mm512_set1_epi16(static_cast<std::int16_t>(zero));
+  const std::int64_t whole = n / 32 * 32;
+  const __mmask32 rest = (__mmask32{1} << (n - whole)) - 1;
+  for (std::int64_t l = 0; l < lines; ++l, codes += line_stride, a += n) {
+    for (std::int64_t i = 0; i < whole; i += 32) {
+      const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + i));
+      _mm512_storeu_si512(a + i, wide_codes32<kSigned>(x, zeros));
+    }
+    if (rest == 0) continue;
+    const __m256i x = _mm256_maskz_loadu_epi8(rest, codes + whole);
+    _mm512_mask_storeu_epi16(a + whole, rest, wide_codes32<kSigned>(x, zeros));
   }
 }
 
-PARE_AVX512 void copy_bytes(const std::uint8_t* codes, std::int64_t n, std::uint8_t flip, std::uint8_t* a) {
+PARE_AVX512 void copy_words(const std::uint8_t* codes, std::int64_t line_stride, std::int64_t lines,
+                            std::int64_t n, QType type, std::int16_t* a) {
+  (type.is_signed ? copy_codes<true> : copy_codes<false>)(codes, line_stride, lines, n, type.zero, a);
+}
+
+PARE_AVX512 void copy_bytes(const std::uint8_t* codes, std::int64_t line_stride, std::int64_t lines,
+                            std::int64_t n, std::uint8_t flip, std::uint8_t* a) {
   const __m512i flips = _mm512_set1_epi8(static_cast<char>(flip));
-  std::int64_t i = 0;
-  for (; i + 64 <= n; i += 64)
-    _mm512_storeu_si512(a + i, _mm512_xor_si512(_mm512_loadu_si512(codes + i), flips));
-  if (i == n) return;
-  const __mmask64 mask = (__mmask64{1} << (n - i)) - 1;
-  _mm512_mask_storeu_epi8(a + i, mask, _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, codes + i), flips));
+  const std::int64_t whole = n / 64 * 64;
+  const __mmask64 rest = (__mmask64{1} << (n - whole)) - 1;
+  for (std::int64_t l = 0; l < lines; ++l, codes += line_stride, a += n) {
+    for (std::int64_t i = 0; i < whole; i += 64)
+      _mm512_storeu_si512(a + i, _mm512_xor_si512(_mm512_loadu_si512(codes + i), flips));
+    if (rest == 0) continue;
+    const __m512i x = _mm512_maskz_loadu_epi8(rest, codes + whole);
+    _mm512_mask_storeu_epi8(a + whole, rest, _mm512_xor_si512(x, flips));
+  }
 }
 
 PARE_AVX512 inline __mmask16 first16(std::int64_t n) {

@@ -8,6 +8,7 @@ namespace pare {
 
 void register_quant(Registry& registry) {
   registry.add(qconv::depthwise_kernel());
+  registry.add(qconv::winograd_kernel());
   registry.add(qconv::gemm_kernel());
   registry.add(qconv::ref_kernel());
   registry.add(qmatmul::gemm_kernel());
