@@ -164,27 +164,47 @@ std::vector<std::string> split_names(const std::string& names) {
 
 }  // namespace
 
-void Args::parse(const std::vector<std::string>& arguments) {
+// The parser would complain about what is missing before what is misspelt.
+void Args::refuse_unknown(const std::vector<std::string>& arguments) const {
   std::vector<std::string> known;
-  for (const Item& item : impl_->items)
-    if (!item.positional)
-      for (std::string& name : split_names(item.names)) known.push_back(std::move(name));
+  std::vector<bool> takes_value;
+  for (const Item& item : impl_->items) {
+    if (item.positional) continue;
+    for (std::string& name : split_names(item.names)) {
+      known.push_back(std::move(name));
+      takes_value.push_back(!item.value.empty());
+    }
+  }
   std::vector<const char*> words;
   for (const std::string& name : known) words.push_back(name.c_str());
-  const std::string see = fmt::format("`pare {} --help` lists the options", impl_->command);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--") return;
+    if (argument.size() < 2 || argument[0] != '-') continue;
+    const std::string name = argument.substr(0, argument.find('='));
+    std::size_t found = 0;
+    // "-oFILE" is a short option with its value.
+    while (found < known.size() && known[found] != name &&
+           !(known[found].size() == 2 && name[1] != '-' && name.compare(0, 2, known[found]) == 0))
+      ++found;
+    if (found == known.size()) {
+      const std::string near = nearest_word(name, words.data(), words.size());
+      throw make_error(ErrorCode::kUsage, "unknown option {}", name)
+          .at("pare " + impl_->command)
+          .hint(near.empty() ? fmt::format("`pare {} --help` lists the options", impl_->command)
+                             : fmt::format("did you mean {}?", near));
+    }
+    if (takes_value[found] && name == argument && known[found] == name) ++i;
+  }
+}
+
+void Args::parse(const std::vector<std::string>& arguments) {
+  refuse_unknown(arguments);
   try {
     // The parser takes the arguments from the back.
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     impl_->app.parse(std::move(reversed));
   } catch (const CLI::ExtrasError&) {
-    for (const std::string& extra : impl_->app.remaining()) {
-      if (extra.size() < 2 || extra[0] != '-') continue;
-      const std::string name = extra.substr(0, extra.find('='));
-      const std::string near = nearest_word(name, words.data(), words.size());
-      throw make_error(ErrorCode::kUsage, "unknown option {}", name)
-          .at("pare " + impl_->command)
-          .hint(near.empty() ? see : fmt::format("did you mean {}?", near));
-    }
     const std::vector<std::string> rest = impl_->app.remaining();
     throw make_error(ErrorCode::kUsage, "unexpected argument '{}'", rest.empty() ? "" : rest[0])
         .at("pare " + impl_->command)
@@ -194,7 +214,9 @@ void Args::parse(const std::vector<std::string>& arguments) {
     name = name.substr(0, name.find(" is required"));
     throw make_error(ErrorCode::kUsage, "{} is missing", name).at("pare " + impl_->command).hint(usage());
   } catch (const CLI::ParseError& error) {
-    throw make_error(ErrorCode::kUsage, "{}", error.what()).at("pare " + impl_->command).hint(see);
+    throw make_error(ErrorCode::kUsage, "{}", error.what())
+        .at("pare " + impl_->command)
+        .hint(fmt::format("`pare {} --help` lists the options", impl_->command));
   }
 }
 

@@ -44,6 +44,7 @@ class Args {
   struct Impl;
   Item& add(Item item);
   std::string usage() const;
+  void refuse_unknown(const std::vector<std::string>& arguments) const;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -109,7 +109,8 @@ Command* find_command(const std::vector<std::unique_ptr<Command>>& commands,
   const std::size_t at = command_index(arguments);
   if (at == arguments.size()) return nullptr;
   const std::string first = arguments[at];
-  const std::string both = at + 1 < arguments.size() ? first + " " + arguments[at + 1] : first;
+  const bool more = at + 1 < arguments.size() && arguments[at + 1].rfind('-', 0) != 0;
+  const std::string both = more ? first + " " + arguments[at + 1] : first;
   std::vector<const char*> names, seconds;
   for (const auto& command : commands) {
     const std::string name = command->name();

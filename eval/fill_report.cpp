@@ -48,6 +48,11 @@ void fill_report(Report& report, const Evaluation& e, const std::vector<std::str
     table.rows.push_back({"samples whose largest output differs", std::to_string(e.arithmetic_top1_differs)});
     report.tables.push_back(std::move(table));
   }
+  for (const auto& [what, seconds] :
+       {std::pair<const char*, double>{"evaluation: reference", e.reference_seconds},
+        {"evaluation: fake quantization", e.candidate_seconds},
+        {"evaluation: integer kernels", e.integer_seconds}})
+    if (seconds > 0) report.timings.push_back({what, seconds});
   if (e.not_finite_reference > 0)
     report.warnings.push_back(
         fmt::format("the reference gave {} NaN or infinite output values", e.not_finite_reference));

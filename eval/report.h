@@ -83,6 +83,11 @@ struct ReportStage {
   bool resumed = false;
 };
 
+struct ReportTiming {
+  std::string what;
+  double seconds = 0;
+};
+
 struct ReportArtefact {
   std::string path;  // relative to the run folder
   std::string sha256;
@@ -110,6 +115,7 @@ struct Report {
   std::vector<ReportHistogram> histograms;
   std::vector<ReportTable> tables;
   std::vector<ReportPrediction> predictions;
+  std::vector<ReportTiming> timings;  // of parts of a stage
   std::vector<ReportArtefact> artefacts;
   std::vector<std::pair<std::string, std::string>> provenance;  // versions, hashes, instruction class
   std::vector<std::pair<std::string, double>> sizes;            // weight_bytes_before, bits_per_weight ...

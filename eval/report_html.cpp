@@ -292,6 +292,8 @@ class Page {
     for (const ReportStage& s : r_.stages)
       row(cell(s.name) + number(fmt::format("{:.2f}", s.seconds)) +
           cell(s.resumed ? "done in an earlier run" : ""));
+    for (const ReportTiming& t : r_.timings)
+      row(cell("· " + t.what) + number(fmt::format("{:.2f}", t.seconds)) + cell(""));
     end_table();
   }
 

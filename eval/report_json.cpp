@@ -174,6 +174,11 @@ void members(Io& io, ReportPrediction& p) {
   io("measured", p.measured);
 }
 template <typename Io>
+void members(Io& io, ReportTiming& t) {
+  io("what", t.what);
+  io("seconds", t.seconds);
+}
+template <typename Io>
 void members(Io& io, ReportArtefact& a) {
   io("path", a.path);
   io("sha256", a.sha256);
@@ -188,6 +193,7 @@ void lists(Io& io, Report& r) {
   io("realized", r.realized);
   io("tables", r.tables);
   io("predictions", r.predictions);
+  io("timings", r.timings);
   io("histograms", r.histograms);
   io("artefacts", r.artefacts);
 }

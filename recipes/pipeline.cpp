@@ -11,6 +11,8 @@
 #include "engine/base/paths.h"
 #include "engine/base/sha256.h"
 #include "eval/report_render.h"
+#include "recipes/forecast.h"
+#include "recipes/quant_spec.h"
 #include "recipes/report_files.h"
 #include "recipes/stages.h"
 
@@ -18,6 +20,9 @@ namespace pare {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+const char* const kPeakMemory = "most memory allocated";
+const char* const kTime = "time of the run";
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -66,7 +71,10 @@ class Run {
     for (const Stage& stage : all_stages()) {
       if (!stage.wanted(state_.recipe())) continue;
       resuming = resuming && restore(stage);
-      if (!resuming) run(stage);
+      if (!resuming) {
+        if (std::string(stage.name) != "load") forecast();
+        run(stage);
+      }
       if (options_.until == stage.name) {
         outcome.report = state_.report;
         return outcome;
@@ -77,6 +85,18 @@ class Run {
   }
 
  private:
+  // Once a run, when the model is open and before anything that takes long.
+  void forecast() {
+    std::vector<ReportPrediction>& predictions = state_.report.predictions;
+    for (const ReportPrediction& p : predictions)
+      if (p.what == kPeakMemory) return;
+    const Forecast expected = forecast_run(state_);
+    predictions.push_back({kPeakMemory, "bytes", expected.anonymous_bytes, 0});
+    predictions.push_back({kTime, "s", expected.seconds, 0});
+    if (options_.message) options_.message("expected: " + to_string(expected));
+    folder_.log("expected: " + to_string(expected));
+  }
+
   // A finished run is shown again, nothing is computed.
   RunOutcome finished(RunOutcome outcome) {
     outcome.report = read_report(folder_.path());
@@ -145,6 +165,10 @@ class Run {
     r.stages.push_back(row);
     double seconds = 0;
     for (const ReportStage& stage : r.stages) seconds += stage.seconds;
+    for (ReportPrediction& p : r.predictions) {
+      if (p.what == kPeakMemory) p.measured = static_cast<double>(peak_anonymous_bytes());
+      if (p.what == kTime) p.measured = seconds;
+    }
     outcome.report_files =
         write_reports(r, folder_.path(), state_.recipe().report, options_.pare_version, seconds);
     folder_.finish();
@@ -179,6 +203,7 @@ RunOutcome run_recipe(const LoadedRecipe& recipe, const RunOptions& options) {
     throw make_error(ErrorCode::kUsage, "--resume and --force contradict each other");
   check_stage(options.from, "--from");
   check_stage(options.until, "--until");
+  check_supported(recipe.recipe);
   // --from on its own speaks of a run that is there.
   const bool resume = options.resume || (!options.from.empty() && !options.force);
   const RunFolder::Mode mode = options.force ? RunFolder::Mode::kForce
@@ -191,6 +216,8 @@ RunOutcome run_recipe(const LoadedRecipe& recipe, const RunOptions& options) {
 
 std::vector<PlannedStage> plan_run(const LoadedRecipe& recipe, const RunOptions& options) {
   check_stage(options.until, "--until");
+  check_supported(recipe.recipe);
+  check_inputs(recipe);
   std::vector<PlannedStage> plan;
   for (const Stage& stage : all_stages()) {
     if (!stage.wanted(recipe.recipe)) continue;

@@ -81,7 +81,26 @@ quant::Rule rule_of(const RuleSpec& recipe, const quant::Spec& base) {
 
 }  // namespace
 
+void check_supported(const Recipe& recipe) {
+  if (recipe.quantize) quant_spec(*recipe.quantize);
+  if (recipe.export_as.model != "qdq_onnx")
+    throw make_error(ErrorCode::kUnsupported, "this build does not write {}", recipe.export_as.model)
+        .at("export.model")
+        .hint("use qdq_onnx");
+  for (const auto& [name, entry] : recipe.datasets)
+    if (entry.spec.kind == "text" || entry.spec.kind == "audio")
+      throw make_error(ErrorCode::kUnsupported, "this build does not read data of kind {}", entry.spec.kind)
+          .at(fmt::format("datasets.{}.kind", name))
+          .hint("npy, npz, hdf5 or images");
+}
+
 quant::Spec quant_spec(const QuantizeSpec& q) {
+  for (const char* later :
+       {"int4", "int3", "int2", "nvfp4", "mxfp4", "mxfp8", "nvfp4_w4a4", "mxfp4_w4a4", "mxfp8_w8a8", "w4a8"})
+    if (q.scheme == later)
+      throw make_error(ErrorCode::kUnsupported, "this build does not quantize by scheme {}", later)
+          .at("quantize.scheme")
+          .hint("`pare ops --formats` lists what it has");
   quant::Spec spec;
   spec.target = quant::target_from_name(q.target);
   // Without a scheme only what is named is quantized.

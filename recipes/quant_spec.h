@@ -10,4 +10,7 @@ namespace pare {
 // schemes and combinations, kUnsupported for what this build cannot do (both before any work).
 quant::Spec quant_spec(const QuantizeSpec& recipe);
 
+// Error kUnsupported for what the grammar knows and this build does not do (formats, exports, kinds of data).
+void check_supported(const Recipe& recipe);
+
 }  // namespace pare

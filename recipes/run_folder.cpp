@@ -65,7 +65,8 @@ void RunFolder::start(Mode mode, const std::string& fingerprint, const std::stri
     wipe();
   } else if (begun) {
     read_journal(mode == Mode::kResume ? fingerprint : "", isa_class);
-    if (mode == Mode::kFresh)
+    // A run that finished no stage left nothing to go on with: it may begin again.
+    if (mode == Mode::kFresh && (finished_ || !entries_.empty()))
       throw make_error(ErrorCode::kUsage, "there is {} run in the folder",
                        finished_ ? "a finished" : "an unfinished")
           .at(path_)
@@ -103,7 +104,7 @@ void RunFolder::lock() {
 void RunFolder::read_journal(const std::string& fingerprint, const std::string& isa_class) {
   const std::string name = file("journal.jsonl");
   const std::string text = read_text_file(name, limits::kMaxJournalBytes);
-  bool first = true;
+  bool first = true, other_fingerprint = false;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;  // cut short by a kill: it never happened
@@ -111,10 +112,7 @@ void RunFolder::read_journal(const std::string& fingerprint, const std::string& 
     begin = end + 1;
     if (first) {
       first = false;
-      if (!fingerprint.empty() && json_string(record, "fingerprint", name) != fingerprint)
-        throw make_error(ErrorCode::kUsage, "the run was begun with another recipe, model or version of pare")
-            .at(path_)
-            .hint("its recipe is recipe.yaml there; --force starts again with this one");
+      other_fingerprint = !fingerprint.empty() && json_string(record, "fingerprint", name) != fingerprint;
       other_isa_class_ = json_string(record, "isa_class", name) != isa_class;
       continue;
     }
@@ -130,6 +128,10 @@ void RunFolder::read_journal(const std::string& fingerprint, const std::string& 
                                json_int(output, "bytes", name)});
     entries_.push_back(std::move(entry));
   }
+  if (other_fingerprint && (finished_ || !entries_.empty()))
+    throw make_error(ErrorCode::kUsage, "the run was begun with another recipe, model or version of pare")
+        .at(path_)
+        .hint("its recipe is recipe.yaml there; --force starts again with this one");
 }
 
 void RunFolder::rewrite_journal() {

@@ -59,16 +59,27 @@ const std::string& RunState::graph_hash() {
   return graph_hash_;
 }
 
-DatasetSpec RunState::dataset_spec(const std::string& name) const {
-  DatasetSpec spec = recipe().datasets.at(name).spec;
-  spec.path = recipe().resolve(spec.path);
-  const std::string labels = recipe().resolve(spec.labels);
+DatasetSpec resolved_dataset(const Recipe& recipe, const std::string& name) {
+  DatasetSpec spec = recipe.datasets.at(name).spec;
+  spec.path = recipe.resolve(spec.path);
+  const std::string labels = recipe.resolve(spec.labels);
   if (!spec.labels.empty() && path_exists(labels)) spec.labels = labels;  // else a key inside the file
   return spec;
 }
 
+void check_inputs(const LoadedRecipe& loaded) {
+  const Recipe& r = loaded.recipe;
+  const std::vector<InputSpec> inputs = model_inputs(load_model(r.resolve(r.model.path)));
+  const auto open = [&](const std::string& name) {
+    with_context(fmt::format("opening data set '{}'", name),
+                 [&] { Dataset data(resolved_dataset(r, name), inputs); });
+  };
+  if (r.calibrate && !r.calibrate->data.empty()) open(r.calibrate->data);
+  if (r.evaluate) open(r.evaluate->data);
+}
+
 std::unique_ptr<Dataset> RunState::calibration_data(std::int64_t samples) {
-  DatasetSpec spec = dataset_spec(recipe().calibrate->data);
+  DatasetSpec spec = resolved_dataset(recipe(), recipe().calibrate->data);
   spec.samples = samples;
   return std::make_unique<Dataset>(spec, model_inputs(graph()));
 }
@@ -76,7 +87,7 @@ std::unique_ptr<Dataset> RunState::calibration_data(std::int64_t samples) {
 CalibrationSplit RunState::split() {
   if (split_) return *split_;
   const CalibrateSpec& c = *recipe().calibrate;
-  const std::int64_t samples = dataset_spec(c.data).samples;
+  const std::int64_t samples = resolved_dataset(recipe(), c.data).samples;
   const std::unique_ptr<Dataset> data = calibration_data(samples == 0 ? 0 : samples + c.holdout);
   const bool scored = recipe().quantize && (recipe().quantize->activations.calibrator.empty() ||
                                             recipe().quantize->activations.calibrator == "auto");

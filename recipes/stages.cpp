@@ -39,18 +39,7 @@ Files run_load(RunState& state) {
   report.provenance.push_back({"recipe sha256", hex(sha256(state.loaded().text))});
   report.provenance.push_back({"model", file_name(r.model.path)});
   report.provenance.push_back({"model sha256", sha256_of_file(model)});
-  if (r.quantize) quant_spec(*r.quantize);
-  if (r.export_as.model != "qdq_onnx")
-    throw make_error(ErrorCode::kUnsupported, "this build does not write {}", r.export_as.model)
-        .at("export.model")
-        .hint("use qdq_onnx");
-  const std::vector<InputSpec> inputs = model_inputs(state.original());
-  if (r.calibrate && !r.calibrate->data.empty())
-    with_context(fmt::format("opening data set '{}'", r.calibrate->data),
-                 [&] { Dataset data(state.dataset_spec(r.calibrate->data), inputs); });
-  if (r.evaluate)
-    with_context(fmt::format("opening data set '{}'", r.evaluate->data),
-                 [&] { Dataset data(state.dataset_spec(r.evaluate->data), inputs); });
+  check_inputs(state.loaded());
   if (r.evaluate && !r.evaluate->baseline.empty()) read_baseline(r.resolve(r.evaluate->baseline));
   write_file_atomically(state.folder().file("recipe.yaml"), state.loaded().text);
   return {"recipe.yaml"};
@@ -98,6 +87,8 @@ Files run_calibrate(RunState& state) {
   state.report.provenance.push_back({"graph hash", statistics.graph_hash});
   state.report.provenance.push_back({"calibration data hash", statistics.data_hash.hex()});
   state.report.provenance.push_back({"calibration samples", std::to_string(statistics.samples)});
+  state.report.timings.push_back({"calibrate: counting values", result.collect_seconds});
+  state.report.timings.push_back({"calibrate: reading and hashing data", result.data_seconds});
   state.report.predictions.push_back({"memory of calibration", "bytes",
                                       static_cast<double>(result.predicted_rss_bytes),
                                       static_cast<double>(result.measured_rss_bytes)});
@@ -140,6 +131,7 @@ Files run_quantize(RunState& state) {
   if (before.parameters > 0)
     report.sizes.push_back({"bits_per_weight", 8.0 * static_cast<double>(after.weight_bytes) /
                                                    static_cast<double>(before.parameters)});
+  report.timings.push_back({"quantize: scoring candidates", outcome.scoring_seconds});
   report.provenance.push_back({"method", chosen_name(outcome, *r.quantize)});
   report.provenance.push_back({"opset", std::to_string(written.opset)});
   state.set_outcome(std::move(outcome));
@@ -161,7 +153,7 @@ Files run_audit(RunState& state) {
 Files run_evaluate(RunState& state) {
   const Recipe& r = state.recipe();
   const EvaluateSpec& spec = *r.evaluate;
-  Dataset data(state.dataset_spec(spec.data), model_inputs(state.graph()));
+  Dataset data(resolved_dataset(r, spec.data), model_inputs(state.graph()));
   EvaluateOptions options;
   options.metrics = spec.metrics;
   options.batch = spec.batch;

@@ -26,6 +26,11 @@ struct CalibrationSplit {
 };
 CalibrationSplit split_calibration(std::int64_t available, std::int64_t samples, std::int64_t holdout);
 
+// Relative paths of a data set resolved against the recipe's folder.
+DatasetSpec resolved_dataset(const Recipe& recipe, const std::string& name);
+// Opens the model and the data sets that are used, and closes them: their errors, before work starts.
+void check_inputs(const LoadedRecipe& recipe);
+
 class RunState {
  public:
   RunState(const LoadedRecipe& recipe, const RunOptions& options, RunFolder& folder);
@@ -41,8 +46,7 @@ class RunState {
   const Graph& graph();     // after surgery
   const SimplifyReport& surgery_report();
   const std::string& graph_hash();
-  DatasetSpec dataset_spec(const std::string& name) const;  // paths resolved
-  const Statistics* statistics();                           // nullptr: nothing calibrates
+  const Statistics* statistics();  // nullptr: nothing calibrates
   CalibrationSplit split();
   std::unique_ptr<Dataset> calibration_data(std::int64_t samples);
   bool has_outcome() const { return outcome_.has_value(); }

@@ -1,0 +1,99 @@
+"""docs/json.md against the program: every key that is printed stands there, every key that stands there is printed."""
+import os
+import re
+import sys
+
+from harness import CALIBRATION, FASHION, KEYS, RECIPE, RESNET, SMALL, SOURCE, TEST_IMAGES, TEST_LABELS, check, finish, pare, workplace
+
+import numpy
+
+# Only printed when something goes wrong that these runs cannot bring about.
+NEVER_SEEN = {'audit.mismatches[].tensor', 'audit.mismatches[].what', 'error.code', 'error.message', 'error.where', 'error.hint'}
+
+
+def documented():
+    text = open(os.path.join(SOURCE, 'docs', 'json.md')).read()
+    return set(re.findall(r'^\| `([^`]+)` \|', text, re.M))
+
+
+def paths(value, path=''):
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from paths(inner, f'{path}.{key}' if path else key)
+        if not value and path:
+            yield path + '.*'
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for item in value:
+            yield from paths(item, path + '[]')
+    else:
+        yield path
+
+
+def match(path, keys):
+    """The documented key that covers a printed path, or None. `a.*` covers everything below a."""
+    if path in keys:
+        return path
+    parts = path.split('.')
+    for n in range(len(parts) - 1, 0, -1):
+        if '.'.join(parts[:n]) + '.*' in keys:
+            return '.'.join(parts[:n]) + '.*'
+    return None
+
+
+def commands(folder):
+    stats, parts, out = folder + '/all.h5', [folder + '/a.h5', folder + '/b.h5'], folder + '/int8.onnx'
+    images = numpy.load(CALIBRATION)
+    numpy.save(folder + '/a.npy', images[:8])
+    numpy.save(folder + '/b.npy', images[8:20])
+    array = ((images[:2] / 255 - 0.286) / 0.353).astype(numpy.float32).transpose(0, 3, 1, 2)
+    numpy.save(folder + '/x.npy', array)
+    data = f'{CALIBRATION}:{KEYS},samples=64'
+    yield ['run', RECIPE, '--out', folder + '/run', *SMALL[:-2], '--set', 'evaluate.metrics=[top1, output_sqnr_db, clipping_rate]']
+    yield ['run', RECIPE, '--out', folder + '/dry', '--dry-run']
+    yield ['report', folder + '/run']
+    yield ['inspect', RESNET, '--layers']
+    yield ['infer', RESNET, '--input', f'image={folder}/x.npy']
+    yield ['surgeon', 'simplify', RESNET, '-o', folder + '/small.onnx']
+    for part in 'ab':
+        yield ['calibrate', RESNET, '--data', f'{folder}/{part}.npy:{KEYS}', '-o', f'{folder}/{part}.h5']
+    yield ['stats', 'merge', *parts, '-o', stats]
+    yield ['stats', 'show', stats]
+    yield ['stats', 'show', stats, '--tensor', 'image']
+    yield ['quantize', RESNET, '--format', 'int8', '-o', out, '--stats', stats]
+    yield ['quantize', RESNET, '--format', 'int8', '-o', out, '--data', data]
+    yield ['eval', out, '--reference', RESNET, '--data', f'{TEST_IMAGES}:labels={TEST_LABELS},{KEYS},samples=32', '--gate',
+           'top1_drop<=1', '--report', folder + '/report']
+    yield ['bench', RESNET, '--iterations', '2', '--profile-layers']
+    yield ['recipe', 'list']
+    yield ['recipe', 'show', 'builtin/int8']
+    yield ['recipe', 'check', RECIPE]
+    yield ['recipe', 'schema']
+    yield ['recipe', 'init', folder + '/r.yaml', '--model', 'm.onnx']
+    yield ['ops']
+    yield ['ops', '--formats']
+    yield ['doctor']
+    yield ['--version']
+
+
+keys, seen, count = documented(), set(), 0
+with workplace() as folder:
+    for command in commands(folder):
+        count += 1
+        name = ' '.join(command[:2])
+        result = pare(*command, '--json')
+        if not check(result.code in (0, 1), name, result.code, result.err):
+            continue
+        document = result.json()
+        check(list(document)[:2] == ['pare', 'command'], name, 'pare and command come first')
+        for path in paths(document):
+            found = match(path, keys)
+            if found is None and not path.endswith('.*'):  # an empty list or object may have any documented form
+                inner = [k for k in keys if k.startswith(path + '[]') or k.startswith(path + '.')]
+                found = inner[0] if inner else None
+                if inner:
+                    continue
+            check(found is not None or path.endswith('.*'), name, f'prints `{path}`, which docs/json.md does not have')
+            seen.add(found)
+    missing = {k for k in keys - seen - NEVER_SEEN if not k.startswith(('metadata.', 'metrics_integer.'))}
+    check(not missing, 'docs/json.md', f'never printed: {sorted(missing)}')
+finish(count)
