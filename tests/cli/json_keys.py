@@ -60,7 +60,7 @@ def commands(folder):
     yield ['stats', 'show', stats]
     yield ['stats', 'show', stats, '--tensor', 'image']
     yield ['quantize', RESNET, '--format', 'int8', '-o', out, '--stats', stats]
-    yield ['quantize', RESNET, '--format', 'int8', '-o', out, '--data', data]
+    yield ['quantize', RESNET, '--format', 'int8', '-o', out, '--data', data, '--ops', 'Conv']
     yield ['eval', out, '--reference', RESNET, '--data', f'{TEST_IMAGES}:labels={TEST_LABELS},{KEYS},samples=32', '--gate',
            'top1_drop<=1', '--report', folder + '/report']
     yield ['bench', RESNET, '--iterations', '2', '--profile-layers']
