@@ -1,4 +1,4 @@
-// Plain loops over 16 channels, which the compiler turns into vectors of the class.
+// GNU vector types: the compiler maps them to the registers of the class (plain C++ gets SSE2 halves).
 #include "engine/ops/qconv_winograd.h"
 
 #include <cstring>
@@ -6,33 +6,49 @@
 namespace pare::PARE_SIMD {
 namespace {
 
-constexpr int kLane = 16;
+constexpr int kLane = 16;  // channels
 
-template <typename Code>
-PARE_INLINE void transform_codes(const Code* const* x, std::int32_t zero, std::int16_t (*v)[kLane]) {
-  std::int16_t d[16][kLane];
-  for (int i = 0; i < 16; ++i)
-    for (int c = 0; c < kLane; ++c) d[i][c] = x[i][c];
+using Words = std::int16_t __attribute__((vector_size(32)));
+using Signed = std::int8_t __attribute__((vector_size(16)));
+using Unsigned = std::uint8_t __attribute__((vector_size(16)));
+
+// Unsigned sums: they may wrap on their way to 4 y.
+constexpr int kColumns = PARE_SIMD_LEVEL == 2 ? 16 : 8;
+using Sums = std::uint32_t __attribute__((vector_size(kColumns * 4)));
+using Shifted = std::int32_t __attribute__((vector_size(kColumns * 4)));
+
+template <typename Vector, typename T>
+PARE_INLINE void load(const T* p, Vector& v) {
+  std::memcpy(&v, p, sizeof v);
+}
+
+template <typename Codes>
+PARE_INLINE void transform_codes(const std::uint8_t* const* x, std::int32_t zero, std::int16_t* v,
+                                 std::int64_t entry_stride) {
+  Words t[16];
+#pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {  // columns
-    for (int c = 0; c < kLane; ++c) {
-      const std::int16_t d0 = d[j][c], d1 = d[4 + j][c], d2 = d[8 + j][c], d3 = d[12 + j][c];
-      d[j][c] = static_cast<std::int16_t>(d0 - d2);
-      d[4 + j][c] = static_cast<std::int16_t>(d1 + d2);
-      d[8 + j][c] = static_cast<std::int16_t>(d2 - d1);
-      d[12 + j][c] = static_cast<std::int16_t>(d1 - d3);
+    Words d[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      Codes codes;
+      load(x[4 * i + j], codes);
+      d[i] = __builtin_convertvector(codes, Words);
     }
+    t[j] = d[0] - d[2];
+    t[4 + j] = d[1] + d[2];
+    t[8 + j] = d[2] - d[1];
+    t[12 + j] = d[1] - d[3];
   }
-  for (int i = 0; i < 16; i += 4) {  // rows
-    for (int c = 0; c < kLane; ++c) {
-      const std::int16_t d0 = d[i][c], d1 = d[i + 1][c], d2 = d[i + 2][c], d3 = d[i + 3][c];
-      v[i][c] = static_cast<std::int16_t>(d0 - d2);
-      v[i + 1][c] = static_cast<std::int16_t>(d1 + d2);
-      v[i + 2][c] = static_cast<std::int16_t>(d2 - d1);
-      v[i + 3][c] = static_cast<std::int16_t>(d1 - d3);
-    }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {  // rows
+    const Words* d = t + 4 * i;
+    Words out[4] = {d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]};
+    // The transform of a constant is zero but for one entry, so that is where the zero point leaves.
+    if (i == 1) out[1] -= static_cast<std::int16_t>(4 * zero);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) std::memcpy(v + (4 * i + j) * entry_stride, &out[j], sizeof out[j]);
   }
-  // The transform of a constant is zero but for one entry, so that is where the zero point leaves.
-  for (int c = 0; c < kLane; ++c) v[5][c] = static_cast<std::int16_t>(v[5][c] - 4 * zero);
 }
 
 }  // namespace
@@ -48,36 +64,31 @@ void winograd_input(const std::uint8_t* const* x, std::int64_t shift, bool is_si
     std::memcpy(part[i], from[i], static_cast<std::size_t>(channels));
     from[i] = part[i];
   }
-  std::int16_t out[16][kLane];
-  if (is_signed) {
-    const std::int8_t* codes[16];
-    for (int i = 0; i < 16; ++i) codes[i] = reinterpret_cast<const std::int8_t*>(from[i]);
-    transform_codes(codes, zero, out);
-  } else {
-    transform_codes(from, zero, out);
-  }
-  for (int i = 0; i < 16; ++i) std::memcpy(v + i * entry_stride, out[i], sizeof out[i]);
+  if (is_signed)
+    transform_codes<Signed>(from, zero, v, entry_stride);
+  else
+    transform_codes<Unsigned>(from, zero, v, entry_stride);
 }
 
 void winograd_output(const std::int32_t* m, std::int64_t entry_stride, std::int32_t* y, int columns) {
-  // Unsigned: sums may wrap on their way to 4 y.
-  const auto* in = reinterpret_cast<const std::uint32_t*>(m);
-  for (int at = 0; at < columns; at += kLane) {
-    std::uint32_t r[2][4][kLane];
+  for (int at = 0; at < columns; at += kColumns) {
+    Sums r[2][4];
+#pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
-      for (int c = 0; c < kLane; ++c) {
-        const std::uint32_t m1 = in[(4 + j) * entry_stride + at + c],
-                            m2 = in[(8 + j) * entry_stride + at + c];
-        r[0][j][c] = in[j * entry_stride + at + c] + m1 + m2;
-        r[1][j][c] = m1 - m2 - in[(12 + j) * entry_stride + at + c];
-      }
+      Sums m0, m1, m2, m3;
+      load(m + j * entry_stride + at, m0);
+      load(m + (4 + j) * entry_stride + at, m1);
+      load(m + (8 + j) * entry_stride + at, m2);
+      load(m + (12 + j) * entry_stride + at, m3);
+      r[0][j] = m0 + m1 + m2;
+      r[1][j] = m1 - m2 - m3;
     }
+#pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
-      for (int c = 0; c < kLane; ++c) {
-        const std::uint32_t r1 = r[i][1][c], r2 = r[i][2][c];
-        y[2 * i * columns + at + c] = static_cast<std::int32_t>(r[i][0][c] + r1 + r2) >> 2;
-        y[(2 * i + 1) * columns + at + c] = static_cast<std::int32_t>(r1 - r2 - r[i][3][c]) >> 2;
-      }
+      const Shifted left = reinterpret_cast<Shifted>(r[i][0] + r[i][1] + r[i][2]) >> 2;
+      const Shifted right = reinterpret_cast<Shifted>(r[i][1] - r[i][2] - r[i][3]) >> 2;
+      std::memcpy(y + 2 * i * columns + at, &left, sizeof left);
+      std::memcpy(y + (2 * i + 1) * columns + at, &right, sizeof right);
     }
   }
 }
