@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/numeric/table.h"
 #include "quant/rules.h"
 
 namespace pare::quant {
@@ -57,6 +58,13 @@ class Placer {
     return producer != NodeId::kNone && graph_.node(producer).is("DequantizeLinear");
   }
 
+  bool reads_softmax(const Node& node) const {
+    return std::any_of(node.in.begin(), node.in.end(), [&](ValueId in) {
+      const NodeId producer = in == ValueId::kNone ? NodeId::kNone : graph_.producer(in);
+      return producer != NodeId::kNone && graph_.node(producer).is("Softmax");
+    });
+  }
+
   void add_activation(ValueId value, NodeId node, int slot, const Format& format, const std::string& rule) {
     if (is_dequantized(value)) {
       placement_.skipped.push_back({graph_.value(value).name, "its Q/DQ in the model are kept"});
@@ -101,6 +109,11 @@ class Placer {
     if (conv && !graph_.is_constant(node.in[1]) && !is_dequantized(node.in[1]))
       return skip(node, "its weight is computed at run time");
     const bool weight_only = !resolved.activations.active();
+    if (spec_.target == Target::kPare && !weight_only && reads_softmax(node) &&
+        resolved.activations.symmetric && format_info(resolved.activations.dtype).is_integer())
+      return skip(node,
+                  "its Softmax input lies in (0,1), where half of a symmetric integer grid is unused and "
+                  "small weights round to nothing");
     bool any_weight = false;
     for (int slot = 0; slot < 2; ++slot) {
       const ValueId in = node.in[static_cast<std::size_t>(slot)];
