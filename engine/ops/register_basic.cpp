@@ -1,13 +1,16 @@
 #include "engine/ops/clip.h"
 #include "engine/ops/elementwise_binary.h"
 #include "engine/ops/elementwise_unary.h"
+#include "engine/ops/integer_ref.h"
 #include "engine/ops/linear_ref.h"
 #include "engine/ops/movement.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/pool.h"
+#include "engine/ops/recurrent.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/register_cpu.h"
 #include "engine/ops/registry.h"
+#include "engine/ops/resize.h"
 #include "engine/ops/softmax.h"
 
 namespace pare {
@@ -31,6 +34,9 @@ void register_basic(Registry& registry) {
   add_pool_kernels(registry);
   add_pool_references(registry);
   add_linear_references(registry);
+  add_resize_reference(registry);
+  add_recurrent_references(registry);
+  add_integer_references(registry);
 }
 
 }  // namespace pare

@@ -289,5 +289,65 @@ TEST(Layers, QuantizersRoundTheQuotientInThePrecisionOfTheScale) {
   check_values({"DequantizeLinear", {s8({-128, 3}), scalar16(0.5F)}}, {f16({-64, 1.5F})});
 }
 
+TEST(Layers, IntegerProductsAreExact) {
+  const auto u8 = [](Dims dims, const std::vector<std::uint8_t>& v) {
+    return Tensor::from<std::uint8_t>(DType::kU8, std::move(dims), v);
+  };
+  const auto s8 = [](Dims dims, const std::vector<std::int8_t>& v) {
+    return Tensor::from<std::int8_t>(DType::kI8, std::move(dims), v);
+  };
+  const auto s32 = [](Dims dims, const std::vector<std::int32_t>& v) {
+    return Tensor::from<std::int32_t>(DType::kI32, std::move(dims), v);
+  };
+  // S10 and S11: results that 16-bit saturation gets wrong.
+  check_values({"MatMulInteger", {u8({1, 3}, {210, 198, 234}), s8({3, 1}, {-81, -80, 127})}},
+               {s32({1, 1}, {-3132})});
+  check_values({"MatMulInteger",
+                {u8({3, 3}, {238, 115, 94, 245, 111, 102, 158, 225, 48}),
+                 s8({3, 3}, {25, 36, 125, 42, -123, 76, -81, -86, 35}), u8({}, {42}), s8({}, {-26})}},
+               {s32({3, 3}, {12100, 1951, 40214, 11745, 2293, 41351, 18030, -10919, 36548})});
+  // Padding is the zero point, so it adds nothing.
+  check_values({"ConvInteger",
+                {u8({1, 1, 2}, {12, 13}), s8({1, 1, 3}, {1, 2, 3}), u8({}, {10})},
+                {{"pads", Ints{1, 1}}}},
+               {s32({1, 1, 2}, {13, 8})});
+  check_values({"QLinearMatMul",
+                {u8({1, 2}, {3, 5}), of({}, {0.5F}), u8({}, {1}), s8({2, 1}, {10, -4}), of({}, {0.25F}),
+                 s8({}, {0}), of({}, {0.125F}), s8({}, {-3})}},
+               {s8({1, 1}, {1})});  // (2 * 10 + 4 * -4) * 0.5 * 0.25 / 0.125 - 3
+  check_values({"DynamicQuantizeLinear", {of({3}, {0, 2, -3})}, {}, 3},
+               {u8({3}, {153, 255, 0}), of({}, {5 / 255.0F}), u8({}, {153})});
+  check_values({"DynamicQuantizeLinear", {of({2}, {0, 0})}, {}, 3},
+               {u8({2}, {0, 0}), of({}, {0}), u8({}, {0})});
+}
+
+TEST(Layers, ResizeAndRecurrent) {
+  const Tensor row = of({1, 1, 1, 4}, {1, 2, 3, 4});
+  const auto resized = [&](const char* mode, const char* coordinates, Ints sizes,
+                           const std::vector<float>& want) {
+    const std::int64_t width = sizes.back();
+    check_values({"Resize",
+                  {row, Tensor(), Tensor(), ints(std::move(sizes))},
+                  {{"mode", std::string(mode)}, {"coordinate_transformation_mode", std::string(coordinates)}},
+                  1,
+                  kUlp},
+                 {of({1, 1, 1, width}, want)});
+  };
+  resized("nearest", "half_pixel", {1, 1, 1, 8}, {1, 1, 2, 2, 3, 3, 4, 4});
+  resized("nearest", "asymmetric", {1, 1, 1, 2}, {1, 3});
+  resized("linear", "half_pixel", {1, 1, 1, 8}, {1, 1.25F, 1.75F, 2.25F, 2.75F, 3.25F, 3.75F, 4});
+  resized("linear", "align_corners", {1, 1, 1, 7}, {1, 1.5F, 2, 2.5F, 3, 3.5F, 4});
+  resized("cubic", "half_pixel", {1, 1, 1, 2}, {1.40625F, 3.59375F});
+  // One step from zero states with weights of 1: GRU: z = r = sigmoid(1), n = tanh(1), h = (1 - z) n. NumPy.
+  const Tensor one = of({1, 1, 1}, {1});
+  check_values({"RNN", {one, one, one}, {}, 2, 2 * kUlp},
+               {of({1, 1, 1, 1}, {0.76159416F}), of({1, 1, 1}, {0.76159416F})});
+  const Tensor three = of({1, 3, 1}, {1, 1, 1}), four = of({1, 4, 1}, {1, 1, 1, 1});
+  check_values({"GRU", {one, three, three}, {}, 2, 2 * kUlp},
+               {of({1, 1, 1, 1}, {0.20482422F}), of({1, 1, 1}, {0.20482422F})});
+  check_values({"LSTM", {one, four, four}, {}, 3, 2 * kUlp},
+               {of({1, 1, 1, 1}, {0.36960635F}), of({1, 1, 1}, {0.36960635F}), of({1, 1, 1}, {0.55676997F})});
+}
+
 }  // namespace
 }  // namespace pare::testing

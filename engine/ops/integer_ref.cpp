@@ -1,0 +1,191 @@
+#include "engine/ops/integer_ref.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/ir/window.h"
+#include "engine/ops/broadcast.h"
+#include "engine/ops/registry.h"
+#include "engine/ops/support.h"
+
+namespace pare {
+namespace {
+
+std::int32_t code_at(const TensorView& view, std::int64_t i) {
+  return view.dtype == DType::kI8 ? view.as<std::int8_t>()[i] : view.as<std::uint8_t>()[i];
+}
+
+// Element i of a zero point or scale that is one number or one an index.
+std::int32_t zero_at(const TensorView& view, std::int64_t i) {
+  if (!view.present()) return 0;
+  return code_at(view, view.size() == 1 ? 0 : i);
+}
+float scale_at(const TensorView& view, std::int64_t i) {
+  float room = 0;
+  return *read_floats(view, view.size() == 1 ? 0 : i, 1, &room);
+}
+
+// Which inputs mean what; -1: not there.
+struct Roles {
+  int a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero, bias;
+};
+
+Roles roles_of(const Node& node) {
+  if (node.op == "MatMulInteger" || node.op == "ConvInteger") return {0, -1, 2, 1, -1, 3, -1, -1, -1};
+  return {0, 1, 2, 3, 4, 5, 6, 7, 8};
+}
+
+std::string why_not(const OpCall& call) {
+  const Roles r = roles_of(*call.node);
+  for (const int i : {r.a, r.b, r.a_zero, r.b_zero, r.y_zero}) {
+    if (!call.has(i)) continue;
+    std::string reason = type_reason(call, i, {DType::kI8, DType::kU8});
+    if (!reason.empty()) return reason;
+  }
+  for (const int i : {r.a_scale, r.b_scale, r.y_scale})
+    if (i >= 0 && !is_small_float(call.input(i).dtype))
+      return "a scale is none of float32, float16, bfloat16";
+  if (call.in[0].dims.size() > 5) return "more than three spatial axes";
+  if (r.y_scale >= 0 && (call.input(r.y_scale).size() != 1 || call.input(r.a_scale).size() != 1))
+    return "more than one scale of the input or the output";
+  return {};
+}
+
+// Stores a sum at place i; channel: which scale of b.
+void finish(const OpCall& call, const Roles& r, std::int64_t i, std::int64_t channel, std::uint32_t sum) {
+  const TensorView& y = call.out[0];
+  if (r.y_scale < 0) {
+    y.mut<std::int32_t>()[i] = static_cast<std::int32_t>(sum);
+    return;
+  }
+  if (call.has(r.bias)) sum += static_cast<std::uint32_t>(call.input(r.bias).as<std::int32_t>()[channel]);
+  const float factor = scale_at(call.input(r.a_scale), 0) * scale_at(call.input(r.b_scale), channel) /
+                       scale_at(call.input(r.y_scale), 0);
+  const float value = std::nearbyint(static_cast<float>(static_cast<std::int32_t>(sum)) * factor) +
+                      static_cast<float>(zero_at(call.input(r.y_zero), 0));
+  if (y.dtype == DType::kI8)
+    y.mut<std::int8_t>()[i] =
+        value != value ? std::int8_t{0} : static_cast<std::int8_t>(std::clamp(value, -128.0F, 127.0F));
+  else
+    y.mut<std::uint8_t>()[i] =
+        value != value ? std::uint8_t{0} : static_cast<std::uint8_t>(std::clamp(value, 0.0F, 255.0F));
+}
+
+void run_matmul(const OpCall& call) {
+  const Roles r = roles_of(*call.node);
+  const TensorView &a = call.input(r.a), &b = call.input(r.b);
+  Dims da = a.dims, db = b.dims, dy = call.out[0].dims;
+  if (db.size() == 1) {
+    db.push_back(1);
+    dy.push_back(1);
+  }
+  if (da.size() == 1) {
+    da.insert(da.begin(), 1);
+    dy.insert(dy.end() - 1, 1);
+  }
+  const std::int64_t m = da[da.size() - 2], k = da.back(), n = db.back();
+  const Dims la(da.begin(), da.end() - 2), lb(db.begin(), db.end() - 2), ly(dy.begin(), dy.end() - 2);
+  const Dims* inputs[] = {&la, &lb};
+  const BroadcastPlan plan = plan_broadcast(ly, inputs, 2);
+  for_each_row(plan, 0, plan.count, [&](std::int64_t first, const auto& offset, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t pa = (offset[0] + (plan.repeats(0) ? 0 : i)) * m * k,
+                         pb = (offset[1] + (plan.repeats(1) ? 0 : i)) * k * n;
+      for (std::int64_t row = 0; row < m; ++row)
+        for (std::int64_t col = 0; col < n; ++col) {
+          std::uint32_t sum = 0;
+          for (std::int64_t j = 0; j < k; ++j)
+            sum += static_cast<std::uint32_t>(
+                (code_at(a, pa + row * k + j) - zero_at(call.input(r.a_zero), row)) *
+                (code_at(b, pb + j * n + col) - zero_at(call.input(r.b_zero), col)));
+          finish(call, r, ((first + i) * m + row) * n + col, col, sum);
+        }
+    }
+  });
+}
+
+void run_conv(const OpCall& call) {
+  const Roles r = roles_of(*call.node);
+  const TensorView &x = call.input(r.a), &w = call.input(r.b), &y = call.out[0];
+  Window window = read_window(*call.node, Dims(w.dims.begin() + 2, w.dims.end()));
+  resolve_pads(window, Dims(x.dims.begin() + 2, x.dims.end()));
+  const std::int64_t group = call.node->attr("group", std::int64_t{1});
+  const std::int64_t channels = y.dims[1], group_c = w.dims[1], group_m = channels / group;
+  const std::size_t axes = window.kernel.size();
+  const std::int64_t points = product_of(y.dims, 2, y.dims.size()),
+                     kernel = product_of(window.kernel, 0, axes);
+  const std::int64_t image = product_of(x.dims, 2, x.dims.size());
+  const std::int32_t x_zero = zero_at(call.input(r.a_zero), 0);
+  call.pool->parallel_for(y.dims[0] * channels, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t plane = begin; plane < end; ++plane) {
+      const std::int64_t n = plane / channels, m = plane % channels;
+      const std::int32_t w_zero = zero_at(call.input(r.b_zero), m);
+      for (std::int64_t p = 0; p < points; ++p) {
+        std::uint32_t sum = 0;
+        for (std::int64_t k = 0; k < kernel; ++k) {
+          std::int64_t rest_p = p, rest_k = k, place = 0, stride = 1;
+          bool inside = true;
+          for (std::size_t i = axes; i-- > 0;) {
+            const std::int64_t at = rest_p % y.dims[i + 2] * window.strides[i] - window.pads_begin[i] +
+                                    rest_k % window.kernel[i] * window.dilations[i];
+            rest_p /= y.dims[i + 2];
+            rest_k /= window.kernel[i];
+            inside = inside && at >= 0 && at < x.dims[i + 2];
+            place += at * stride;
+            stride *= x.dims[i + 2];
+          }
+          if (!inside) continue;  // padding is the zero point: a difference of 0
+          for (std::int64_t c = 0; c < group_c; ++c) {
+            const std::int64_t channel = n * x.dims[1] + m / group_m * group_c + c;
+            sum += static_cast<std::uint32_t>((code_at(x, channel * image + place) - x_zero) *
+                                              (code_at(w, (m * group_c + c) * kernel + k) - w_zero));
+          }
+        }
+        finish(call, r, plane * points + p, m, sum);
+      }
+    }
+  });
+}
+
+std::string dynamic_why_not(const OpCall& call) { return type_reason(call, 0, {DType::kF32}); }
+
+void run_dynamic(const OpCall& call) {
+  const float* x = call.in[0].as<float>();
+  const std::int64_t count = call.in[0].size();
+  float least = 0, most = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    least = x[i] < least ? x[i] : least;
+    most = x[i] > most ? x[i] : most;
+  }
+  const float scale = (most - least) / 255.0F;
+  const auto code = [](float v) { return v != v ? 0.0F : std::clamp(v, 0.0F, 255.0F); };
+  const float zero = code(std::nearbyint(code(-least / scale)));
+  if (call.out[0].present())
+    for (std::int64_t i = 0; i < count; ++i)
+      call.out[0].mut<std::uint8_t>()[i] =
+          static_cast<std::uint8_t>(code(std::nearbyint(x[i] / scale) + zero));
+  if (call.out.size() > 1 && call.out[1].present()) *call.out[1].mut<float>() = scale;
+  if (call.out.size() > 2 && call.out[2].present())
+    *call.out[2].mut<std::uint8_t>() = static_cast<std::uint8_t>(zero);
+}
+
+}  // namespace
+
+void add_integer_references(Registry& registry) {
+  Kernel kernel;
+  const auto add = [&](const char* op, std::string (*reason)(const OpCall&), void (*run)(const OpCall&)) {
+    kernel.op = op;
+    kernel.name = kernel_name(op, "reference");
+    kernel.why_not = reason;
+    kernel.run = run;
+    registry.add(kernel);
+  };
+  add("MatMulInteger", why_not, run_matmul);
+  add("QLinearMatMul", why_not, run_matmul);
+  add("ConvInteger", why_not, run_conv);
+  add("QLinearConv", why_not, run_conv);
+  add("DynamicQuantizeLinear", dynamic_why_not, run_dynamic);
+}
+
+}  // namespace pare
