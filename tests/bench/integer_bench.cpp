@@ -1,6 +1,6 @@
 // A model with Q/DQ evaluated as float fake quantization and through integer kernels, alternating, beside its
 // float original: times, how far the outputs are apart, and which kernels took the time.
-// Usage: integer_bench QDQ.onnx [FLOAT.onnx | -] [batch = 64] [threads = 2] [isa] [profile]
+// Usage: integer_bench QDQ.onnx [FLOAT.onnx | -] [batch = 64] [threads = 2] [isa] [profile | nodes]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -39,10 +39,11 @@ std::unique_ptr<Session> open(const Graph& graph, bool integer, ThreadPool& pool
   return std::make_unique<Session>(lowered.graph, session);
 }
 
-void print_profile(const Session& session) {
+void print_profile(const Session& session, bool by_node) {
   std::map<std::string, double> by_kernel;
   for (const Session::Profile& p : session.profile())
-    by_kernel[p.kernel] += p.seconds / static_cast<double>(p.runs);
+    by_kernel[by_node ? p.kernel + " " + session.graph().node(p.node).name : p.kernel] +=
+        p.seconds / static_cast<double>(p.runs);
   std::vector<std::pair<double, std::string>> rows;
   for (const auto& [kernel, seconds] : by_kernel) rows.emplace_back(seconds, kernel);
   std::sort(rows.rbegin(), rows.rend());
@@ -53,7 +54,7 @@ int run(int argc, char** argv) {
   const auto text = [&](int i, const char* otherwise) { return std::string(argc > i ? argv[i] : otherwise); };
   if (argc < 2) fail(ErrorCode::kUsage, "which model?");
   if (!text(5, "").empty()) set_isa(isa_from_name(text(5, "")));
-  const bool profile = text(6, "") == "profile";
+  const bool by_node = text(6, "") == "nodes", profile = by_node || text(6, "") == "profile";
   ThreadPool pool(std::atoi(text(4, "2").c_str()));
   const auto load = [&](const std::string& path) {
     Graph graph = load_model(path);
@@ -98,7 +99,7 @@ int run(int argc, char** argv) {
     std::sort(seconds[i].begin(), seconds[i].end());
     fmt::print("{:<8} median {:8.3f} ms, least {:8.3f} ms ({}, {} threads)\n", names[i], seconds[i][7] * 1e3,
                seconds[i][0] * 1e3, name(isa()), pool.threads());
-    if (profile) print_profile(*sessions[i]);
+    if (profile) print_profile(*sessions[i], by_node);
   }
   return 0;
 }
