@@ -6,27 +6,39 @@
 
 namespace pare::PARE_SIMD {
 
-// Everything but kClip, on n floats in place.
-inline void activate_floats(const Activation& act, float* x, std::int64_t n) {
+// Calls run(op) with the activation as a function on F32; not for kClip.
+template <typename Run>
+PARE_INLINE void with_activation(const Activation& act, Run run) {
   using Kind = Activation::Kind;
   switch (act.kind) {
     case Kind::kClip:
       return;
     case Kind::kHardSwish:
-      return transform(x, x, n, [](F32 v) { return hard_swish(v); });
-    case Kind::kHardSigmoid: {
-      const F32 alpha = F32::set(act.alpha), beta = F32::set(act.beta);
-      return transform(x, x, n, [=](F32 v) { return hard_sigmoid(v, alpha, beta); });
-    }
+      return run([](F32 v) { return hard_swish(v); });
+    case Kind::kHardSigmoid:
+      return run([&](F32 v) { return hard_sigmoid(v, F32::set(act.alpha), F32::set(act.beta)); });
     case Kind::kSigmoid:
-      return transform(x, x, n, [](F32 v) { return sigmoid(v); });
+      return run([](F32 v) { return sigmoid(v); });
     case Kind::kSilu:
-      return transform(x, x, n, [](F32 v) { return silu(v); });
+      return run([](F32 v) { return silu(v); });
     case Kind::kGelu:
-      return transform(x, x, n, [](F32 v) { return gelu(v); });
+      return run([](F32 v) { return gelu(v); });
     case Kind::kTanh:
-      return transform(x, x, n, [](F32 v) { return tanh(v); });
+      return run([](F32 v) { return tanh(v); });
   }
+}
+
+// Everything but kClip, on n floats in place.
+__attribute__((noinline)) inline void activate_floats(const Activation& act, float* x, std::int64_t n) {
+  with_activation(act, [=](auto op) { transform(x, x, n, op); });
+}
+
+// The same on rows of `width` floats, `stride` apart.
+__attribute__((noinline)) inline void activate_rows(const Activation& act, float* x, std::int64_t stride,
+                                                    std::int64_t rows, std::int64_t width) {
+  with_activation(act, [=](auto op) {
+    for (std::int64_t row = 0; row < rows; ++row) transform(x + row * stride, x + row * stride, width, op);
+  });
 }
 
 }  // namespace pare::PARE_SIMD

@@ -91,7 +91,7 @@ void multiply_tile(const Tile& t) {
     }
   }
   if (t.act->kind != Activation::Kind::kClip && t.act->kind != Activation::Kind::kHardSwish)
-    for (int r = 0; r < MR; ++r) activate_floats(*t.act, t.c + r * t.ldc, t.width);
+    activate_rows(*t.act, t.c, t.ldc, MR, t.width);
 }
 
 using TileFunction = void (*)(const Tile&);
