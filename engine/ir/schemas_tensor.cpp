@@ -377,8 +377,11 @@ void pad(InferContext& ctx) {
   checked_axes(ctx, axes, shape.rank());
   for (std::size_t i = 0; i < axes.size(); ++i) {
     Dim& dim = shape.dims[static_cast<std::size_t>(checked_axis(ctx, axes[i], shape.rank()))];
-    std::int64_t extra = 0, size = 0;
-    if (__builtin_add_overflow(pads[i], pads[i + axes.size()], &extra)) ctx.bad("pads are too large");
+    constexpr std::int64_t kLargest = std::int64_t{1} << 60;  // beyond any memory; sums of two stay in int64
+    for (const std::int64_t side : {pads[i], pads[i + axes.size()]})
+      if (side < -kLargest || side > kLargest) ctx.bad(fmt::format("a pad is {}", side));
+    const std::int64_t extra = pads[i] + pads[i + axes.size()];
+    std::int64_t size = 0;
     if (extra == 0) continue;
     if (!dim.known()) {
       dim = Dim{};

@@ -247,13 +247,7 @@ std::int64_t padded_source(std::int64_t at, std::int64_t size, const std::string
 void run_pad(const OpCall& call) {
   const TensorView &x = call.in[0], &y = call.out[0];
   const std::string mode = call.node->attr("mode", "constant");
-  const std::vector<std::int64_t> pads = ints_of(call.in[1]);
-  const auto rank = static_cast<std::int64_t>(x.dims.size());
-  Dims begin(x.dims.size(), 0);
-  for (std::size_t i = 0; i < pads.size() / 2; ++i) {
-    const std::int64_t axis = call.has(3) ? ints_of(call.in[3])[i] : static_cast<std::int64_t>(i);
-    begin[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)] = pads[i];
-  }
+  const Dims begin = pad_begins(call);
   const auto size = static_cast<std::size_t>(element_bytes(x.dtype));
   const std::byte zero[16] = {};
   const std::byte* value = call.has(2) && call.in[2].size() == 1 ? call.in[2].as<std::byte>() : zero;

@@ -29,6 +29,7 @@ namespace pare {
 bool movement_copy(const OpCall& call, StridedCopy& out);
 
 std::vector<std::int64_t> split_sizes(const OpCall& call);  // one an output
+Dims pad_begins(const OpCall& call);                        // of Pad, one an axis; negative ones cut
 
 // Runs `run` on a call whose packed inputs and outputs are replaced by one byte an element.
 void run_unpacked(const OpCall& call, void (*run)(const OpCall&));

@@ -215,6 +215,35 @@ void run_split(const OpCall& call) {
   }
 }
 
+// --- Pad with a constant: everything filled, then what is left of the input copied into its place
+
+std::string pad_why_not(const OpCall& call) {
+  const std::string mode = call.node->attr("mode", "constant");
+  return mode == "constant" ? moved_type_reason(call, 0) : "mode " + mode;
+}
+
+void run_pad(const OpCall& call) {
+  const TensorView &x = call.in[0], &y = call.out[0];
+  const int bytes = element_bytes(x.dtype);
+  const Dims begin = pad_begins(call);
+  StridedCopy copy{y.dims, row_major_strides(x.dims), row_major_strides(y.dims), 0, 0};
+  for (std::size_t i = 0; i < y.dims.size(); ++i) {
+    const std::int64_t first = std::max<std::int64_t>(0, begin[i]);  // in y
+    const std::int64_t last = std::min(y.dims[i], x.dims[i] + begin[i]);
+    copy.dims[i] = std::max<std::int64_t>(0, last - first);
+    if (copy.dims[i] == 0) continue;
+    copy.in_offset += (first - begin[i]) * copy.in_strides[i];
+    copy.out_offset += first * copy.out_strides[i];
+  }
+  const std::byte zero[16] = {};
+  const std::byte* value = call.has(2) && call.in[2].size() == 1 ? call.in[2].as<std::byte>() : zero;
+  if (copy.dims != y.dims)
+    call.pool->parallel_for(y.size(), kElementGrain, [&](std::int64_t from, std::int64_t to) {
+      fill_elements(value, bytes, y.mut<std::byte>() + from * bytes, to - from);
+    });
+  if (product_of(copy.dims, 0, copy.dims.size()) > 0) strided_copy(copy, bytes, x.data, y.data, *call.pool);
+}
+
 void run_packed_concat(const OpCall& call) { run_unpacked(call, run_concat); }
 void run_packed_split(const OpCall& call) { run_unpacked(call, run_split); }
 
@@ -231,6 +260,19 @@ std::vector<std::int64_t> split_sizes(const OpCall& call) {
   for (std::int64_t i = 0; i < parts; ++i)
     sizes.push_back(std::clamp<std::int64_t>(whole - each * i, 0, each));
   return sizes;
+}
+
+Dims pad_begins(const OpCall& call) {
+  const std::vector<std::int64_t> pads = ints_of(call.in[1]);
+  const auto rank = static_cast<std::int64_t>(call.in[0].dims.size());
+  std::vector<std::int64_t> axes;
+  if (call.has(3)) axes = ints_of(call.in[3]);
+  Dims begin(call.in[0].dims.size(), 0);
+  for (std::size_t i = 0; i < pads.size() / 2; ++i) {
+    const std::int64_t axis = call.has(3) ? axes[i] : static_cast<std::int64_t>(i);
+    begin[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)] = pads[i];
+  }
+  return begin;
 }
 
 bool movement_copy(const OpCall& call, StridedCopy& out) {
@@ -287,6 +329,11 @@ void add_movement_kernels(Registry& registry) {
     add(op, run_copy, run_packed_copy);
   add("Concat", run_concat, run_packed_concat);
   add("Split", run_split, run_packed_split);
+  kernel.op = "Pad";
+  kernel.name = kernel_name("Pad", "copy");
+  kernel.why_not = pad_why_not;
+  kernel.run = run_pad;
+  registry.add(kernel);
 }
 
 }  // namespace pare

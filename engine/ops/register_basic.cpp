@@ -34,7 +34,8 @@ void register_basic(Registry& registry) {
   add_pool_kernels(registry);
   add_pool_references(registry);
   add_linear_references(registry);
-  add_resize_reference(registry);
+  registry.add(resize::rows_kernel());
+  registry.add(resize::reference_kernel());
   add_recurrent_references(registry);
   add_integer_references(registry);
 }

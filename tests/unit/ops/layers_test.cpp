@@ -338,6 +338,19 @@ TEST(Layers, ResizeAndRecurrent) {
   resized("linear", "half_pixel", {1, 1, 1, 8}, {1, 1.25F, 1.75F, 2.25F, 2.75F, 3.25F, 3.75F, 4});
   resized("linear", "align_corners", {1, 1, 1, 7}, {1, 1.5F, 2, 2.5F, 3, 3.5F, 4});
   resized("cubic", "half_pixel", {1, 1, 1, 2}, {1.40625F, 3.59375F});
+  for (const char* mode : {"nearest", "linear", "cubic"})
+    for (const char* coordinates : {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"})
+      for (const std::int64_t antialias : {0, 1})
+        // Up to 14 taps an axis of values and weights below 2, two axes: 2 * 14 * 2 units.
+        if (antialias == 0 || std::string(mode) != "nearest")
+          check_case({"Resize",
+                      {floats({2, 3, 7, 9}), Tensor(), Tensor(), ints({2, 3, 4, 22})},
+                      {{"mode", std::string(mode)},
+                       {"coordinate_transformation_mode", std::string(coordinates)},
+                       {"antialias", antialias}},
+                      1,
+                      0,
+                      56 * kUlp});
   // One step from zero states with weights of 1: GRU: z = r = sigmoid(1), n = tanh(1), h = (1 - z) n. NumPy.
   const Tensor one = of({1, 1, 1}, {1});
   check_values({"RNN", {one, one, one}, {}, 2, 2 * kUlp},

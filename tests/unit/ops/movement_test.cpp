@@ -120,6 +120,12 @@ TEST(Movement, PadAndTrilu) {
   padded("reflect", {2, 2}, {3, 2, 1, 2, 3, 2, 1});
   padded("wrap", {1, 2}, {3, 1, 2, 3, 1, 2});
   check_values({"Pad", {of({1, 2}, {1, 2}), ints({1, 0}), of({}, {9}), ints({-1})}}, {of({1, 3}, {9, 1, 2})});
+  for (const DType type : kTypes)
+    for (const Ints& pads : std::vector<Ints>{{0, 0, 1, 2, 0, 0, 3, 1},
+                                              {1, 1, 0, 0, 0, 0, 0, 0},
+                                              {0, 0, -1, -2, 0, 0, -1, 4},
+                                              {0, 0, -9, 0, 0, 0, 9, 0}})
+      check_case({"Pad", {counting(type, {2, 3, 5, 7}), ints(pads), counting(type, {}, 9)}});
   check_values({"Trilu", {of({2, 3}, {1, 2, 3, 4, 5, 6})}}, {of({2, 3}, {1, 2, 3, 0, 5, 6})});
   check_values({"Trilu", {of({2, 3}, {1, 2, 3, 4, 5, 6}), ints({INT64_MIN})}, {{"upper", std::int64_t{0}}}},
                {of({2, 3}, {0, 0, 0, 0, 0, 0})});
