@@ -34,7 +34,7 @@ void rewrite(Graph& graph, const Chain& chain) {
   fused.out = {chain.result};
   if (linear.is("Conv")) {
     fused.op = "Conv";
-    set_conv_attributes(linear, fused);
+    set_conv_attributes(graph, linear, fused);
   } else {
     fused.op = "MatMul";
     if (linear.attr("transB", std::int64_t{0}) != 0) fused.attrs["trans_b"] = std::int64_t{1};

@@ -107,10 +107,11 @@ Chain follow_chain(const Graph& graph, NodeId start, const Kept& kept) {
   return chain;
 }
 
-void set_conv_attributes(const Node& conv, Node& fused) {
-  fused.attrs["strides"] = or_default(conv.attr_ints("strides"), 2, 1);
-  fused.attrs["dilations"] = or_default(conv.attr_ints("dilations"), 2, 1);
-  fused.attrs["pads"] = or_default(conv.attr_ints("pads"), 4, 0);
+void set_conv_attributes(const Graph& graph, const Node& conv, Node& fused) {
+  const auto axes = static_cast<std::size_t>(graph.value(conv.in[0]).shape.rank() - 2);
+  fused.attrs["strides"] = or_default(conv.attr_ints("strides"), axes, 1);
+  fused.attrs["dilations"] = or_default(conv.attr_ints("dilations"), axes, 1);
+  fused.attrs["pads"] = or_default(conv.attr_ints("pads"), 2 * axes, 0);
   fused.attrs["group"] = conv.attr("group", std::int64_t{1});
 }
 

@@ -29,8 +29,8 @@ bool is_row_vector(const Graph& graph, ValueId id, std::int64_t width);
 // Last-axis size of a linear node's result, -1 when not known.
 std::int64_t result_width(const Graph& graph, const Node& node);
 
-// strides, dilations, pads and group of a 2-d Conv, defaults filled in.
-void set_conv_attributes(const Node& conv, Node& fused);
+// strides, dilations, pads and group of a Conv whose input has a known rank, defaults filled in.
+void set_conv_attributes(const Graph& graph, const Node& conv, Node& fused);
 
 // Puts `fused` where the last node of the chain stood and gives it the chain's result; the chain is removed.
 void replace_chain(Graph& graph, const Chain& chain, Node fused);

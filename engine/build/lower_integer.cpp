@@ -49,20 +49,28 @@ Coded coded(const Graph& graph, const Node& dq) {
   return {dq.in[0], dq.in[1], input_of(dq, 2), graph.value(dq.in[0]).dtype};
 }
 
-// A constant, or what Q/DQ of constants compute; empty when it depends on more.
-Tensor constant_of(const Graph& graph, ValueId id) {
+// A constant, or what a few Q/DQ of constants compute; empty when it depends on more.
+Tensor constant_of(const Graph& graph, ValueId id, int depth = 4) {
   if (id == ValueId::kNone) return {};
   if (graph.is_constant(id)) return graph.value(id).constant;
   const Node* node = producer_node(graph, id);
-  if (node == nullptr || (!node->is("QuantizeLinear") && !node->is("DequantizeLinear"))) return {};
-  if (!graph.is_constant(node->in[1]) ||
-      (input_of(*node, 2) != ValueId::kNone && !graph.is_constant(node->in[2])))
+  if (node == nullptr || depth == 0 || (!node->is("QuantizeLinear") && !node->is("DequantizeLinear")))
     return {};
-  std::vector<Tensor> inputs = {constant_of(graph, node->in[0]), graph.value(node->in[1]).constant};
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < node->in.size(); ++i) {
+    const bool absent = node->in[i] == ValueId::kNone;
+    if (i > 0 && !absent && !graph.is_constant(node->in[i])) return {};
+    inputs.push_back(i == 0   ? constant_of(graph, node->in[0], depth - 1)
+                     : absent ? Tensor{}
+                              : graph.value(node->in[i]).constant);
+  }
   if (inputs[0].empty()) return {};
-  if (node->in.size() > 2)
-    inputs.push_back(node->in[2] == ValueId::kNone ? Tensor{} : graph.value(node->in[2]).constant);
-  return evaluate_node(graph, *node, inputs)[0];
+  try {
+    return evaluate_node(graph, *node, inputs)[0];
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    return {};  // a type that no kernel quantizes
+  }
 }
 
 std::string scale_problem(const Graph& graph, const Coded& c, std::int64_t scales, const char* what) {
@@ -75,6 +83,8 @@ std::string scale_problem(const Graph& graph, const Coded& c, std::int64_t scale
   if (!graph.is_constant(c.zero)) return fmt::format("the zero point of {} is not a constant", what);
   const Tensor& zero = graph.value(c.zero).constant;
   const auto* codes = zero.as<std::uint8_t>();
+  if (zero.size() == 0 || zero.dtype() != c.type)
+    return fmt::format("{} has no zero point of its type", what);
   return std::all_of(codes, codes + zero.size(), [&](std::uint8_t z) { return z == codes[0]; })
              ? ""
              : fmt::format("the zero points of {} differ from channel to channel", what);
@@ -93,10 +103,10 @@ std::string linear_problem(const Graph& graph, const Node& node, const Dims& w, 
                            std::int64_t* columns, std::int64_t* k) {
   const auto rank = static_cast<std::int64_t>(w.size());
   if (node.is("Conv")) {
-    if (graph.value(node.in[0]).shape.rank() != 4 || rank != 4)
-      return "only 2-d convolutions have an integer kernel";
+    if (graph.value(node.in[0]).shape.rank() != rank || (rank != 3 && rank != 4))
+      return "only 1-d and 2-d convolutions have an integer kernel";
     if (node.attr("auto_pad", "NOTSET") != "NOTSET") return "auto_pad is not resolved";
-    *axis = 0, *columns = w[0], *k = w[1] * w[2] * w[3];
+    *axis = 0, *columns = w[0], *k = w[1] * w[2] * (rank == 4 ? w[3] : 1);
     return "";
   }
   if (graph.value(node.in[0]).shape.rank() < 2 || rank < 2) return "an operand is not of rank 2 or more";
@@ -135,6 +145,7 @@ void match_output(const Graph& graph, const Kept& kept, Match& m) {
 // "" and a match, or why not.
 std::string match(const Graph& graph, NodeId id, const Kept& kept, bool fuse, Match& m) {
   const Node& node = graph.node(id);
+  if (node.is("ConvTranspose")) return "no integer kernel for ConvTranspose";
   const Node *x_dq = dequantizer(graph, node.in[0]), *w_dq = dequantizer(graph, node.in[1]);
   if (x_dq == nullptr) return "the activations are not quantized";
   if (w_dq == nullptr) return "the weights are not quantized";
@@ -205,7 +216,7 @@ void rewrite(Graph& graph, const Match& m) {
   node.name = linear.name;
   node.attrs = m.chain.activation_attrs;
   if (!m.chain.activation.empty()) node.attrs["activation"] = m.chain.activation;
-  if (conv) set_conv_attributes(linear, node);
+  if (conv) set_conv_attributes(graph, linear, node);
   if (!conv && linear.attr("transB", std::int64_t{0}) != 0) node.attrs["trans_b"] = std::int64_t{1};
 
   node.in.assign(kQSlots, ValueId::kNone);
@@ -261,7 +272,7 @@ std::vector<Realized> lower_integer(Graph& graph, const Kept& kept, const Intege
   for (const NodeId id : graph.nodes()) {
     if (!graph.alive(id)) continue;
     const Node& node = graph.node(id);
-    if (!node.is("Conv") && !node.is("Gemm") && !node.is("MatMul")) continue;
+    if (!node.is("Conv") && !node.is("ConvTranspose") && !node.is("Gemm") && !node.is("MatMul")) continue;
     Realized row{node.name, node.op, requested(graph, node), kFake, "integer kernels are switched off"};
     if (row.requested.empty()) continue;
     if (options.rewrite) {

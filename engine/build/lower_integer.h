@@ -26,7 +26,8 @@ struct IntegerOptions {
 };
 
 // Runs before constants are folded (a folded weight has lost its codes), on plain layouts with shapes
-// inferred. One row a Conv, Gemm or MatMul with a DequantizeLinear in front of x or w, in graph order.
+// inferred. One row a Conv, ConvTranspose, Gemm or MatMul with a DequantizeLinear in front of x or w, in
+// graph order.
 std::vector<Realized> lower_integer(Graph& graph, const Kept& kept, const IntegerOptions& options = {});
 
 }  // namespace pare::lowering

@@ -6,6 +6,7 @@
 //                                         (w[m,c,kh,kw] - zw)
 // Positions outside of x hold zx, that is, real zero. Attributes: strides, dilations [2], pads [4] (top,
 // left, bottom, right), group, and those of qlinear.h. All of them have their ONNX meaning and default.
+// With one spatial axis x is [N,W,C], w [M,C/group,kW], y [N,OW,M], and the attributes are half as long.
 #pragma once
 
 #include <cstdint>

@@ -121,8 +121,13 @@ Real quantizers(const Node& node, const Real& x, const Real& s, const Real& z, D
   return y;
 }
 
-Real conv(const Node& node, const Real& x, const Real& w, const Real* bias) {
-  const auto pads = node.attr_ints("pads"), strides = node.attr_ints("strides");
+Real conv(const Node& node, Real x, Real w, const Real* bias) {
+  auto pads = node.attr_ints("pads"), strides = node.attr_ints("strides");
+  const bool line = x.dims.size() == 3;  // a map of one line
+  if (line) {
+    x.dims.insert(x.dims.begin() + 2, 1), w.dims.insert(w.dims.begin() + 2, 1);
+    pads = {0, pads[0], 0, pads[1]}, strides = {1, strides[0]};
+  }
   const std::int64_t group = node.attr("group", std::int64_t{1}), wc = w.dims[1], kh = w.dims[2],
                      kw = w.dims[3];
   const std::int64_t m = w.dims[0], h = x.dims[2], width = x.dims[3];
@@ -143,6 +148,7 @@ Real conv(const Node& node, const Real& x, const Real& w, const Real* bias) {
           }
         y.v.push_back(sum);
       }
+  if (line) y.dims.erase(y.dims.begin() + 2);
   return y;
 }
 
@@ -241,6 +247,13 @@ const Case kCases[] = {
        const ValueId x = activations(n, kImage);
        const ValueId y = n.op("Conv", {x, n.weight({6, 1, 3, 3}, DType::kU8, 131, -100)}, grouped(6));
        n.output(n.op("Relu", {n.op("Add", {x, y})}));
+     },
+     "QuantizeLinear ToChannelsLast QConv ToPlain"},
+    {"conv_1d",
+     [](Net& n) {
+       const ValueId x = activations(n, {Dim::named("batch"), Dim::of(6), Dim::of(11)});
+       n.output(n.op("Conv", {x, n.weight({10, 6, 3}, DType::kI8, 0, 0)},
+                     {{"pads", std::vector<std::int64_t>{1, 1}}, {"strides", std::vector<std::int64_t>{2}}}));
      },
      "QuantizeLinear ToChannelsLast QConv ToPlain"},
     {"gemm",

@@ -117,6 +117,30 @@ Call conv_call(const ConvCase& c, const Types& t, const Finish& f, std::mt19937&
   return call;
 }
 
+// The same as a map of one line: rank 3 has the bytes of rank 4 with height 1.
+TEST(QConv1d, IsAMapOfOneLine) {
+  std::mt19937 rng(8);
+  const ConvCase line = {"line", 2, 1, 23, 12, 20, 1, 5, 1, {1, 2}, {1, 3}, {0, 4, 0, 5}};
+  Call flat = conv_call(line, kTypes[1], kFinishes[2], rng);
+  const auto kernels = cpu_registry().candidates("pare", "QConv", Backend::kCpu);
+  const std::vector<std::uint8_t> want = flat.run(*kernels.back());
+  const auto without_axis = [](Dims dims, std::ptrdiff_t axis) {
+    dims.erase(dims.begin() + axis);
+    return dims;
+  };
+  flat.node.attrs["strides"] = std::vector<std::int64_t>{2};
+  flat.node.attrs["dilations"] = std::vector<std::int64_t>{3};
+  flat.node.attrs["pads"] = std::vector<std::int64_t>{4, 5};
+  flat.in[kQX] = flat.in[kQX].reshaped(without_axis(flat.in[kQX].dims(), 1));
+  flat.in[kQW] = flat.in[kQW].reshaped(without_axis(flat.in[kQW].dims(), 2));
+  flat.out_dims = without_axis(flat.out_dims, 1);
+  flat.in[kQResidual] = flat.in[kQResidual].reshaped(flat.out_dims);
+  for (const Kernel* kernel : kernels) {
+    if (!flat.why_not(*kernel).empty()) continue;
+    EXPECT_EQ(flat.run(*kernel), want) << kernel->name;
+  }
+}
+
 class QConvCases : public testing::TestWithParam<ConvCase> {};
 
 TEST_P(QConvCases, EveryKernelMatchesReference) {
