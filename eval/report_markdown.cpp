@@ -79,6 +79,18 @@ void layers(std::string& out, const Report& r) {
   end_details(out);
 }
 
+void quantized(std::string& out, const Report& r) {
+  if (r.quantized.empty()) return;
+  begin_details(out, fmt::format("Quantized: {} tensors", r.quantized.size()));
+  header(out, {"tensor", "kind", "format", "codes cover", "by", "SQNR dB"});
+  for (const ReportQuantized& q : r.quantized)
+    row(out, {escape(q.tensor), q.kind, escape(q.format) + ", " + q.granularity,
+              q.low < q.high ? fmt::format("[{}, {}]", number_text_short(q.low), number_text_short(q.high))
+                             : fmt::format("{} scales", q.scales),
+              escape(q.method), q.sqnr_db ? fmt::format("{:.2f}", *q.sqnr_db) : std::string()});
+  end_details(out);
+}
+
 void lists(std::string& out, const Report& r) {
   for (const ReportTable& table : r.tables) {
     out += "\n### " + escape(table.title) + "\n\n";
@@ -127,6 +139,7 @@ std::string render_markdown(const Report& r) {
   gates(out, r);
   metrics(out, r);
   layers(out, r);
+  quantized(out, r);
   lists(out, r);
   if (!r.provenance.empty()) {
     begin_details(out, "Provenance");

@@ -76,9 +76,8 @@ void report_outcome(Report& report, const QuantizeOutcome& o) {
     ReportTable table;
     table.title = "Candidates";
     table.note =
-        "calibrators (mix: for each tensor the one of least expected error), smoothing and bias correction, "
-        "scored by "
-        "output SQNR on calibration samples that no range was made from";
+        "calibrators (mse: for each tensor the range of least expected error), smoothing and bias "
+        "correction, scored by output SQNR on calibration samples that no range was made from";
     table.columns = {"candidate", "output SQNR dB"};
     for (const ScoredCandidate& candidate : o.candidates) {
       if (candidate.chosen) table.chosen = static_cast<std::int64_t>(table.rows.size());
@@ -134,7 +133,7 @@ std::string chosen_name(const QuantizeOutcome& outcome, const QuantizeSpec& reci
     if (candidate.chosen) return candidate.name;
   if (outcome.plan.activations.empty()) return recipe.method;
   return recipe.activations.calibrator.empty() || recipe.activations.calibrator == "auto"
-             ? "mix"
+             ? "mse"
              : recipe.activations.calibrator;
 }
 
