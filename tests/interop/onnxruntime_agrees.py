@@ -7,7 +7,11 @@ Checks, and exits 1 if one fails:
   - onnx.checker with full_check passes
   - with ONNX Runtime's graph optimizations off, the number of images whose class differs from pare's is at most
     5 in 10,000 (rounded up for fewer images)
-  - the SQNR between the two runtimes is at least 20 dB above the model's own quantization SQNR
+  - the SQNR between the two runtimes is at least --margin-db (15) above the model's own quantization SQNR
+Why not more: every float implementation rounds its sums a little differently, a code that lies on an edge then becomes
+its neighbour, and each layer passes that on to many codes of the next. On the fashion ResNet one code of 1.6 million in
+the second layer differs between the two runtimes, and one in a hundred in the last: 52 dB. ONNX Runtime agrees with
+itself (optimizations off, and basic) to 41.5 dB there.
 With its optimizations on it fuses integer kernels, which saturate on processors without VNNI; that figure is printed,
 not judged. Images are those of Fashion-MNIST in examples/fashion.
 """
@@ -59,6 +63,7 @@ def main():
     parser.add_argument("float")
     parser.add_argument("--pare", default=os.path.join(root, "build/release/bin/pare"))
     parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--margin-db", type=float, default=15)
     parser.add_argument("--skip-optimized", action="store_true", help="do not run the peer's fused kernels")
     args = parser.parse_args()
 
@@ -85,8 +90,8 @@ def main():
     failures = []
     if differ > allowed:
         failures.append(f"{differ} images differ in their class, {allowed} allowed")
-    if between < own + 20:
-        failures.append(f"the runtimes agree to {between:.1f} dB, {own + 20:.1f} wanted")
+    if between < own + args.margin_db:
+        failures.append(f"the runtimes agree to {between:.1f} dB, {own + args.margin_db:.1f} wanted")
     for failure in failures:
         print("FAILED:", failure)
     return 1 if failures else 0
