@@ -54,6 +54,7 @@ std::string packed_conv_why_not(const OpCall& call, ConvGeometry& g) {
 
 void register_pare_conv(Registry& registry) {
   registry.add(conv_depthwise_kernel());
+  registry.add(conv_few_tiles_kernel());
   registry.add(conv_winograd_kernel());
   registry.add(conv_gemm_kernel());
   registry.add(conv_reference_kernel());

@@ -10,6 +10,8 @@
 // Kernels, fastest first; each result is the same for any batch, slot, number of threads and instruction
 // class:
 //   winograd   3x3, stride 1: fewer multiplications for more rounding (conv_winograd.h has the bound)
+//   gemm_few_tiles  gemm in winograd's place where its larger weights would not pay (small batches); the one
+//                   kernel whose choice, and so whose last bits, depend on the batch: it is not `invariant`
 //   depthwise  one channel a group
 //   gemm       windows gathered row by row, times packed weights; the sum runs over kh, kw, c in that order
 //   reference  in double
@@ -44,6 +46,7 @@ std::string packed_conv_why_not(const OpCall& call, ConvGeometry& geometry);
 
 Kernel conv_winograd_kernel();
 Kernel conv_depthwise_kernel();
+Kernel conv_few_tiles_kernel();
 Kernel conv_gemm_kernel();
 Kernel conv_reference_kernel();
 

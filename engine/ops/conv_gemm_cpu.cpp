@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/ops/conv_gather.h"
+#include "engine/ops/conv_winograd.h"
 #include "engine/ops/gemm_f32.h"
 #include "engine/ops/thread_slots.h"
 
@@ -23,6 +24,17 @@ std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + s
 std::string why_not(const OpCall& call) {
   ConvGeometry geometry;
   return packed_conv_why_not(call, geometry);
+}
+
+// Winograd's weights are four times as large. For a few tiles, fetching them costs more than the products
+// they save. The choice depends on the batch, so results do: not for calibration and evaluation.
+std::string few_tiles_why_not(const OpCall& call) {
+  WinogradPlan plan;
+  if (std::string why = winograd_why_not(call, plan); !why.empty())
+    return "only where winograd is the alternative: " + why;
+  constexpr std::int64_t kFloatsWorthATile = 384 * 1024;  // 1.5 MB of weights
+  const std::int64_t weights = kWinogradPoints * plan.geometry.c * plan.geometry.m;
+  return weights > kFloatsWorthATile * plan.tiles() ? "" : "enough tiles for winograd's weights";
 }
 
 std::shared_ptr<const void> prepare(const OpCall& call) {
@@ -130,6 +142,14 @@ Kernel conv_gemm_kernel() {
   kernel.prepare = prepare;
   kernel.run = run;
   kernel.in_place = 1u << 3;  // the residual: each of its elements is read just before its sum is written
+  return kernel;
+}
+
+Kernel conv_few_tiles_kernel() {
+  Kernel kernel = conv_gemm_kernel();
+  kernel.name = "pare.Conv/cpu:gemm_few_tiles";
+  kernel.why_not = few_tiles_why_not;
+  kernel.invariant = false;
   return kernel;
 }
 

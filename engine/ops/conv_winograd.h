@@ -34,6 +34,9 @@ struct WinogradPlan {
   std::int64_t tiles() const { return geometry.n * tiles_y * tiles_x; }
 };
 
+// "" or why Winograd's tiles do not suit a call; depends on everything but the batch.
+std::string winograd_why_not(const OpCall& call, WinogradPlan& plan);
+
 // g (3x3, row-major) to its 36 values, in double.
 void winograd_kernel_transform(const float* g, double* out);
 

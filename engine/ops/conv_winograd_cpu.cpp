@@ -28,16 +28,8 @@ WinogradPlan make_plan(const ConvGeometry& g) {
 }
 
 std::string why_not(const OpCall& call) {
-  ConvGeometry g;
-  if (std::string why = packed_conv_why_not(call, g); !why.empty()) return why;
-  if (g.kh != 3 || g.kw != 3) return "the kernel is not 3x3";
-  if (g.sh != 1 || g.sw != 1 || g.dh != 1 || g.dw != 1) return "strides or dilations other than 1";
-  if (g.group != 1) return "more than one group";
-  if (g.c < 8 || g.m < 8) return "too few channels to pay for the transforms";
-  const WinogradPlan plan = make_plan(g);
-  // 36 products a tile and about a third more for its transforms, against 9 a position.
-  if (plan.tiles_y * plan.tiles_x * 48 > g.oh * g.ow * 9) return "the map is too small for its tiles";
-  return "";
+  WinogradPlan plan;
+  return winograd_why_not(call, plan);
 }
 
 std::shared_ptr<const void> prepare(const OpCall& call) {
@@ -141,6 +133,19 @@ void run(const OpCall& call) {
 }
 
 }  // namespace
+
+std::string winograd_why_not(const OpCall& call, WinogradPlan& plan) {
+  ConvGeometry g;
+  if (std::string why = packed_conv_why_not(call, g); !why.empty()) return why;
+  if (g.kh != 3 || g.kw != 3) return "the kernel is not 3x3";
+  if (g.sh != 1 || g.sw != 1 || g.dh != 1 || g.dw != 1) return "strides or dilations other than 1";
+  if (g.group != 1) return "more than one group";
+  if (g.c < 8 || g.m < 8) return "too few channels to pay for the transforms";
+  plan = make_plan(g);
+  // 36 products a tile and about a third more for its transforms, against 9 a position.
+  if (plan.tiles_y * plan.tiles_x * 48 > g.oh * g.ow * 9) return "the map is too small for its tiles";
+  return "";
+}
 
 void winograd_kernel_transform(const float* g, double* out) {
   // Row i of G is (1, p, p^2) / product of (p - q) over the other finite points q; the last row is (0, 0, 1).

@@ -34,6 +34,7 @@ const Case kCases[] = {
     {"3x3 same", {2, 14, 14, 32}, 32, {3, 3}, 1, {1, 1}, {1, 1}, {1, 1, 1, 1}, "Relu", true, true},
     {"3x3 odd channels", {3, 7, 7, 19}, 21, {3, 3}, 1, {1, 1}, {1, 1}, {1, 1, 1, 1}, "", true, true},
     {"3x3 4x4 map", {5, 4, 4, 64}, 70, {3, 3}, 1, {1, 1}, {1, 1}, {1, 1, 1, 1}, "Relu"},
+    {"3x3 few tiles", {1, 4, 4, 112}, 128, {3, 3}, 1, {1, 1}, {1, 1}, {1, 1, 1, 1}, "Relu"},
     {"3x3 no pads", {1, 9, 6, 16}, 8, {3, 3}, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}, "Gelu", false},
     {"3x3 uneven pads", {2, 10, 5, 8}, 40, {3, 3}, 1, {1, 1}, {1, 1}, {2, 0, 1, 3}, "Sigmoid"},
     {"3x3 wide map", {1, 5, 61, 8}, 12, {3, 3}, 1, {1, 1}, {1, 1}, {1, 1, 1, 1}, "HardSwish", true, true},
@@ -187,6 +188,7 @@ TEST_P(ConvKernels, AnImageDependsOnNoOther) {
   ThreadPool pool(2);
   for (const Kernel* kernel : cpu_registry().candidates("pare", "Conv", Backend::kCpu)) {
     std::vector<float> all, alone;
+    if (!kernel->invariant) continue;
     if (!run_kernel(*kernel, node_of(many), in_many, out_dims(many), pool, all).empty()) continue;
     ASSERT_EQ(run_kernel(*kernel, node_of(single), in_single, out_dims(single), pool, alone), "");
     const auto size = static_cast<std::int64_t>(alone.size());
@@ -241,6 +243,10 @@ TEST(ConvChoice, ByShape) {
     return std::string();
   };
   EXPECT_EQ(chosen(kCases[0]), "pare.Conv/cpu:winograd");
+  EXPECT_EQ(chosen({"", {1, 4, 4, 112}, 128, {3, 3}, 1, {1, 1}, {1, 1}, {1, 1, 1, 1}}),
+            "pare.Conv/cpu:gemm_few_tiles");
+  EXPECT_EQ(chosen({"", {9, 4, 4, 112}, 128, {3, 3}, 1, {1, 1}, {1, 1}, {1, 1, 1, 1}}),
+            "pare.Conv/cpu:winograd");
   EXPECT_EQ(chosen({"", {1, 2, 2, 16}, 16, {3, 3}, 1, {1, 1}, {1, 1}, {1, 1, 1, 1}}), "pare.Conv/cpu:gemm");
   EXPECT_EQ(chosen({"", {1, 8, 8, 16}, 16, {3, 3}, 16, {1, 1}, {1, 1}, {1, 1, 1, 1}}),
             "pare.Conv/cpu:depthwise");
