@@ -29,7 +29,7 @@ class Context {
 
   const CommonOptions& options() const { return options_; }
   ThreadPool& pool();  // made at the first call
-  Progress& progress() { return *progress_; }
+  Progress& progress();
   std::uint64_t seed() const { return options_.seed < 0 ? 0 : static_cast<std::uint64_t>(options_.seed); }
 
   void print(const std::string& text);    // a line of the result for people; nothing with --json

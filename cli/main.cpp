@@ -18,10 +18,7 @@
 namespace pare {
 
 Context::Context(const CommonOptions& options)
-    : options_(options),
-      progress_(make_console_progress(options.quiet || options.log_level == "error" ||
-                                      options.log_level == "warn")),
-      document_(std::make_unique<Json>(Json::object())) {}
+    : options_(options), document_(std::make_unique<Json>(Json::object())) {}
 Context::~Context() = default;
 
 ThreadPool& Context::pool() {
@@ -29,6 +26,14 @@ ThreadPool& Context::pool() {
     pool_ = std::make_unique<ThreadPool>(options_.threads > 0 ? static_cast<int>(options_.threads)
                                                               : available_threads());
   return *pool_;
+}
+
+// Made at the first call: options are parsed after the context is.
+Progress& Context::progress() {
+  if (progress_ == nullptr)
+    progress_ = make_console_progress(options_.quiet || options_.log_level == "error" ||
+                                      options_.log_level == "warn");
+  return *progress_;
 }
 
 Json& Context::document() { return *document_; }

@@ -149,7 +149,8 @@ class Run {
     files.push_back(snapshot);
     for (const std::string& file : files) entry.outputs.push_back(folder_.describe(file));
     folder_.record(entry);
-    folder_.log(fmt::format("{}: done in {:.2f} s", stage.name, row.seconds));
+    folder_.log(fmt::format("{}: done in {:.2f} s; most memory so far {}", stage.name, row.seconds,
+                            bytes_text(static_cast<double>(peak_anonymous_bytes()))));
   }
 
   void report(RunOutcome& outcome) {
