@@ -56,6 +56,12 @@ Tensor from_fields(DType type, const Dims& dims, const onnx::TensorProto& proto)
     case DType::kF16:
     case DType::kBF16:
       return narrow<std::uint16_t>(type, dims, proto.int32_data(), "int32_data");
+    case DType::kBool: {
+      Tensor flags = narrow<std::uint8_t>(type, dims, proto.int32_data(), "int32_data");
+      for (std::int64_t i = 0; i < flags.size(); ++i)
+        flags.mut<std::uint8_t>()[i] = proto.int32_data(static_cast<int>(i)) != 0;
+      return flags;
+    }
     default:
       return narrow<std::uint8_t>(type, dims, proto.int32_data(), "int32_data");
   }

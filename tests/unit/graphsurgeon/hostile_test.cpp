@@ -128,6 +128,24 @@ TEST(HostileOnnx, ForgedPayloadNumberIsIgnored) {
   EXPECT_NO_THROW(read_bytes(model.SerializeAsString()));
 }
 
+// Any number but 0 is true, wherever it stands: other bytes than 0 and 1 would be undefined as a bool.
+TEST(HostileOnnx, BooleansBecomeZeroOrOne) {
+  onnx::ModelProto model;
+  ASSERT_TRUE(model.ParseFromString(text_model_bytes(
+      R"(<ir_version: 8, opset_import: ["": 17]> g (bool[3] x) => (bool[3] y) <bool[3] w = {1,0,1}> { y = And(x, w) })")));
+  auto* w = model.mutable_graph()->mutable_initializer(0);
+  const auto flags = [&] {
+    const Graph graph = read_bytes(model.SerializeAsString());
+    return graph.value(graph.find_value("w")).constant.to_ints();
+  };
+  w->set_int32_data(0, 256);
+  w->set_int32_data(2, -64);
+  EXPECT_EQ(flags(), (std::vector<std::int64_t>{1, 0, 1}));
+  w->clear_int32_data();
+  w->set_raw_data(std::string("\xC0\x00\x02", 3));
+  EXPECT_EQ(flags(), (std::vector<std::int64_t>{1, 0, 1}));
+}
+
 TEST(HostileOnnx, DeepSubgraphs) {
   std::string inner;  // a GraphProto
   for (int depth = 0; depth < 500; ++depth) {
