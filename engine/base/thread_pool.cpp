@@ -30,14 +30,18 @@ inline void pause_cpu() {
 
 }  // namespace
 
+// One loop at a time is open. A worker counts itself in (`inside`) before it looks whether the loop is open;
+// the caller closes the loop before it looks who is inside. So whoever comes late finds it closed, and the
+// caller waits only for workers that took part: a worker that the system has not woken yet holds nobody up.
 struct ThreadPool::State {
   std::mutex mutex;
   std::condition_variable wake;
   std::atomic<std::uint64_t> generation{0};  // one a parallel_for
-  std::atomic<int> busy{0};                  // workers that have not finished this generation
+  std::atomic<bool> open{false};
+  std::atomic<int> inside{0};
   std::atomic<bool> stop{false};
 
-  // The loop of the current generation; written before `generation` is raised.
+  // The loop that is open; written before it opens.
   const std::function<void(std::int64_t, std::int64_t)>* body = nullptr;
   std::int64_t count = 0, step = 1;
   std::atomic<std::int64_t> next{0};
@@ -76,8 +80,9 @@ struct ThreadPool::State {
       }
       if (stop.load()) return;
       seen = generation.load(std::memory_order_acquire);
-      take_pieces();
-      busy.fetch_sub(1, std::memory_order_acq_rel);
+      inside.fetch_add(1);  // sequentially consistent, as is the read of `open` behind it
+      if (open.load()) take_pieces();
+      inside.fetch_sub(1);
     }
   }
 };
@@ -114,15 +119,16 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain,
   s.step = std::max<std::int64_t>(1, (units + pieces - 1) / pieces) * grain;
   s.error = nullptr;
   s.next.store(0, std::memory_order_relaxed);
-  s.busy.store(threads_ - 1, std::memory_order_relaxed);
+  s.open.store(true);
   {
     const std::lock_guard<std::mutex> lock(s.mutex);
     s.generation.fetch_add(1, std::memory_order_release);
   }
   s.wake.notify_all();
   s.take_pieces();
+  s.open.store(false);
   int spins = 0;
-  while (s.busy.load(std::memory_order_acquire) != 0) {
+  while (s.inside.load() != 0) {
     if (++spins < kSpins) {
       pause_cpu();
     } else {
