@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <map>
 
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
 #include "engine/ir/schema.h"
+#include "engine/run/batch_axis.h"
 #include "engine/run/buffer_pool.h"
 
 namespace pare {
@@ -54,6 +56,8 @@ struct Session::Impl {
   BufferPool pool;
   Scratch scratch;
 
+  std::int64_t most_at_a_time = 0;  // samples; 0: the batch stays whole
+
   Impl(std::shared_ptr<const Graph> g, SessionOptions o) : graph(std::move(g)), options(o) {
     PARE_ASSERT(graph != nullptr && options.pool != nullptr);
     const std::size_t count = graph->value_count();
@@ -78,8 +82,11 @@ struct Session::Impl {
         steps[static_cast<std::size_t>(last_reader[i])].free_after.push_back(id);
       if (graph->is_constant(id)) slots[i].view = graph->value(id).constant.view();
     }
+    if (options.split_batch && samples_stay_apart(*graph).empty()) most_at_a_time = samples_of_a_part(*graph);
   }
 
+  std::vector<Tensor> run_parts(const std::vector<Tensor>& inputs, std::int64_t part);
+  std::vector<Tensor> run_whole(const std::vector<Tensor>& inputs);
   void check_inputs(const std::vector<Tensor>& inputs) const;
   Variant& variant_for(Step& step);
   Variant make_variant(Step& step, std::vector<std::int64_t> key);
@@ -245,31 +252,70 @@ void Session::Impl::run_step(Step& step) {
 
 std::vector<Tensor> Session::run(const std::vector<Tensor>& inputs) {
   Impl& s = *impl_;
-  check_cancelled();
   s.check_inputs(inputs);
-  s.pool.release_all();  // an earlier run may have ended in an exception
+  // Watchers and profiles see whole batches.
+  if (s.most_at_a_time == 0 || !s.watchers.empty() || s.options.profile) return s.run_whole(inputs);
+  const std::int64_t batch = inputs[0].dims()[0], part = part_of_batch(batch, s.most_at_a_time);
+  return part == batch ? s.run_whole(inputs) : s.run_parts(inputs, part);
+}
+
+// Samples [first, first + count) of a tensor whose first axis they are.
+static Tensor samples_of(const Tensor& whole, std::int64_t first, std::int64_t count) {
+  Dims dims = whole.dims();
+  const std::int64_t bytes = whole.bytes() / dims[0];
+  dims[0] = count;
+  const auto* data = static_cast<const std::byte*>(whole.data()) + first * bytes;
+  return Tensor::share(whole.dtype(), dims, data, nullptr);
+}
+
+std::vector<Tensor> Session::Impl::run_parts(const std::vector<Tensor>& inputs, std::int64_t part) {
+  const std::int64_t batch = inputs[0].dims()[0];
+  std::vector<Tensor> outputs;
+  for (std::int64_t first = 0; first < batch; first += part) {
+    const std::int64_t count = std::min(part, batch - first);
+    std::vector<Tensor> some;
+    for (const Tensor& input : inputs) some.push_back(samples_of(input, first, count));
+    const std::vector<Tensor> results = run_whole(some);
+    if (first == 0)
+      for (const Tensor& result : results) {
+        Dims dims = result.dims();
+        dims[0] = batch;
+        outputs.push_back(Tensor::allocate(result.dtype(), dims));
+      }
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const std::int64_t bytes = results[i].bytes() / count;  // of a sample
+      std::memcpy(outputs[i].mut<std::byte>() + first * bytes, results[i].data(),
+                  static_cast<std::size_t>(count * bytes));
+    }
+  }
+  return outputs;
+}
+
+std::vector<Tensor> Session::Impl::run_whole(const std::vector<Tensor>& inputs) {
+  check_cancelled();
+  pool.release_all();  // an earlier run may have ended in an exception
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Slot& slot = s.slots[index(s.graph->inputs[i])];
+    Slot& slot = slots[index(graph->inputs[i])];
     slot.view = inputs[i].view();
     slot.buffer = -1;
-    s.tell(s.graph->inputs[i]);
+    tell(graph->inputs[i]);
   }
-  for (const auto& [id, watcher] : s.watchers)
-    if (s.graph->is_constant(id)) watcher(id, s.slots[index(id)].view);
-  for (Step& step : s.steps) {
+  for (const auto& [id, watcher] : watchers)
+    if (graph->is_constant(id)) watcher(id, slots[index(id)].view);
+  for (Step& step : steps) {
     try {
-      s.run_step(step);
+      run_step(step);
     } catch (Error& error) {
       error.at(fmt::format("node '{}' ({})", step.node->name, step.node->op));
       throw;
     }
   }
   std::vector<Tensor> outputs;
-  for (const ValueId id : s.graph->outputs) {
-    const Slot& slot = s.slots[index(id)];
+  for (const ValueId id : graph->outputs) {
+    const Slot& slot = slots[index(id)];
     outputs.push_back(Tensor::share(slot.view.dtype, slot.view.dims, slot.view.data, nullptr).clone());
   }
-  s.pool.release_all();
+  pool.release_all();
   return outputs;
 }
 

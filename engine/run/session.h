@@ -21,6 +21,9 @@ struct SessionOptions {
   ThreadPool* pool = nullptr;  // required; outlives the session
   bool only_invariant = true;  // calibration and evaluation need it; pure speed may switch it off
   bool profile = false;        // seconds a node
+  // A large batch runs in parts that stay in cache (batch_axis.h), where the graph keeps samples apart and
+  // nobody watches. The bits are those of the whole batch as long as only_invariant is set.
+  bool split_batch = true;
 };
 
 class Session {
