@@ -20,11 +20,11 @@
 
 namespace pare {
 
-// V of 16 channels or fewer: x[i] + shift is code i (row by row) of each channel, `zero` is taken from it.
-// Entry i of channel c goes to v[i * entry_stride + c]; all 16 channels are written.
-PARE_SIMD_DECLARE(void winograd_input(const std::uint8_t* const* x, std::int64_t shift, bool is_signed,
-                                      std::int32_t zero, int channels, std::int16_t* v,
-                                      std::int64_t entry_stride))
+// V of all channels: x[i] points at code i of the 4x4 (row by row), channels side by side, and `zero` is
+// taken from each. Entry i of channel c goes to v[i * entry_stride + c], up to the next multiple of 16
+// channels.
+PARE_SIMD_DECLARE(void winograd_input(const std::uint8_t* const* x, bool is_signed, std::int32_t zero,
+                                      std::int64_t channels, std::int16_t* v, std::int64_t entry_stride))
 
 // y[i * columns + c], i = 0..3 row by row, from m[entry * entry_stride + c]; columns is a multiple of 16.
 PARE_SIMD_DECLARE(void winograd_output(const std::int32_t* m, std::int64_t entry_stride, std::int32_t* y,

@@ -6,8 +6,9 @@
 namespace pare::qconv {
 namespace {
 
-constexpr std::int64_t kTiles = 24;  // 2x2 outputs each, transformed and multiplied together
+constexpr std::int64_t kTiles = 12;  // 2x2 outputs each, transformed and multiplied together
 constexpr std::int64_t kEntries = 16;
+constexpr int kGroup = 2;  // panels at once: their sums then stay in the first cache
 
 struct Plan {
   const QKernels* kernels;
@@ -53,7 +54,7 @@ std::shared_ptr<const void> prepare(const OpCall& call) {
   plan->panels = (g.m + kQPanel - 1) / kQPanel;
   // Channels come in sixteens (winograd_input), so steps do.
   plan->steps = (g.c + kQPanel - 1) / kQPanel * kQPanel / 2;
-  plan->start.assign(kQMaxPanels * kQPanel, 0);
+  plan->start.assign(kGroup * kQPanel, 0);
   const QType x = q_type(call, kQX, kQXZero), type = q_type(call, kQW, kQWZero);
   plan->outside.assign(static_cast<std::size_t>(g.c), static_cast<std::uint8_t>(x.zero));
   plan->weights = Tensor::allocate(DType::kI16, {kEntries, plan->panels, plan->steps, kQPanel, 2});
@@ -94,14 +95,14 @@ class Block {
     thread_local Tensor memory;
     const std::int64_t v_row = plan_.steps * 2;  // int16 of one tile's entry
     const std::int64_t v_bytes = kEntries * kTiles * v_row * 2;
-    const std::int64_t bytes = v_bytes + kEntries * kTiles * kQMaxPanels * kQPanel * 4;
+    const std::int64_t bytes = v_bytes + kEntries * kTiles * kGroup * kQPanel * 4;
     if (memory.empty() || memory.bytes() < bytes) memory = Tensor::allocate(DType::kU8, {bytes});
     auto* v = reinterpret_cast<std::int16_t*>(memory.mut<std::uint8_t>());
     auto* sums = reinterpret_cast<std::int32_t*>(memory.mut<std::uint8_t>() + v_bytes);
     for (std::int64_t t = 0; t < count; ++t) transform(first + t, v + t * v_row, kTiles * v_row);
 
-    for (std::int64_t p = panel; p < panel + panels; p += kQMaxPanels) {
-      const int group = static_cast<int>(std::min<std::int64_t>(kQMaxPanels, panel + panels - p));
+    for (std::int64_t p = panel; p < panel + panels; p += kGroup) {
+      const int group = static_cast<int>(std::min<std::int64_t>(kGroup, panel + panels - p));
       const int columns = group * kQPanel;
       for (std::int64_t e = 0; e < kEntries; ++e)
         for (std::int64_t t = 0; t < count; t += kQMaxRows)
@@ -120,19 +121,19 @@ class Block {
     const std::int64_t y0 = tile / across_ % down_ * 2 - g_.top, x0 = tile % across_ * 2 - g_.left;
     const std::uint8_t* image = x_ + tile / (across_ * down_) * g_.h * g_.w * g_.c;
     const std::uint8_t* code[kEntries];
-    for (std::int64_t i = 0; i < kEntries; ++i) {
-      const std::int64_t y = y0 + i / 4, x = x0 + i % 4;
-      const bool inside = y >= 0 && y < g_.h && x >= 0 && x < g_.w;
-      code[i] = inside ? image + (y * g_.w + x) * g_.c : plan_.outside.data();
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const std::int64_t y = y0 + i;
+      const bool inside = y >= 0 && y < g_.h;
+      const std::uint8_t* line = image + (y * g_.w + x0) * g_.c;
+      for (std::int64_t j = 0; j < 4; ++j)
+        code[4 * i + j] = inside && x0 + j >= 0 && x0 + j < g_.w ? line + j * g_.c : plan_.outside.data();
     }
-    for (std::int64_t c = 0; c < g_.c; c += kQPanel)
-      input(code, c, type_.is_signed, type_.zero, static_cast<int>(std::min<std::int64_t>(kQPanel, g_.c - c)),
-            v + c, entry_stride);
+    input(code, type_.is_signed, type_.zero, g_.c, v, entry_stride);
   }
 
   void store(std::int64_t tile, const std::int32_t* sums, std::int64_t entry_stride, std::int64_t column,
              int columns) const {
-    alignas(64) std::int32_t acc[4 * kQMaxPanels * kQPanel];
+    alignas(64) std::int32_t acc[4 * kGroup * kQPanel];
     PARE_SIMD_PICK(winograd_output)(sums, entry_stride, acc, columns);
     const std::int64_t n = tile / (across_ * down_), oy = tile / across_ % down_ * 2, ox = tile % across_ * 2;
     const int wide = static_cast<int>(std::min<std::int64_t>(2, g_.ow - ox));
@@ -162,9 +163,9 @@ void run(const OpCall& call) {
     tiles =
         std::clamp<std::int64_t>(block.tiles() / (threads * 2) / kQMaxRows * kQMaxRows, kQMaxRows, kTiles);
   const std::int64_t pieces = (block.tiles() + tiles - 1) / tiles;
-  const std::int64_t groups = (plan.panels + kQMaxPanels - 1) / kQMaxPanels;
+  const std::int64_t groups = (plan.panels + kGroup - 1) / kGroup;
   const std::int64_t cuts = pieces >= threads * 2 ? 1 : std::min(groups, threads);
-  const std::int64_t panels = (groups + cuts - 1) / cuts * kQMaxPanels;
+  const std::int64_t panels = (groups + cuts - 1) / cuts * kGroup;
   call.pool->parallel_for(pieces * cuts, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t first = i / cuts * tiles, panel = i % cuts * panels;

@@ -23,8 +23,8 @@ PARE_INLINE void load(const T* p, Vector& v) {
 }
 
 template <typename Codes>
-PARE_INLINE void transform_codes(const std::uint8_t* const* x, std::int32_t zero, std::int16_t* v,
-                                 std::int64_t entry_stride) {
+PARE_INLINE void transform_codes(const std::uint8_t* const* x, std::int64_t at, std::int32_t zero,
+                                 std::int16_t* v, std::int64_t entry_stride) {
   Words t[16];
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {  // columns
@@ -32,7 +32,7 @@ PARE_INLINE void transform_codes(const std::uint8_t* const* x, std::int32_t zero
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       Codes codes;
-      load(x[4 * i + j], codes);
+      load(x[4 * i + j] + at, codes);
       d[i] = __builtin_convertvector(codes, Words);
     }
     t[j] = d[0] - d[2];
@@ -51,23 +51,30 @@ PARE_INLINE void transform_codes(const std::uint8_t* const* x, std::int32_t zero
   }
 }
 
-}  // namespace
-
-void winograd_input(const std::uint8_t* const* x, std::int64_t shift, bool is_signed, std::int32_t zero,
-                    int channels, std::int16_t* v, std::int64_t entry_stride) {
+template <typename Codes>
+PARE_INLINE void transform_channels(const std::uint8_t* const* x, std::int32_t zero, std::int64_t channels,
+                                    std::int16_t* v, std::int64_t entry_stride) {
+  std::int64_t c = 0;
+  for (; c + kLane <= channels; c += kLane) transform_codes<Codes>(x, c, zero, v + c, entry_stride);
+  if (c == channels) return;
   std::uint8_t part[16][kLane];
   const std::uint8_t* from[16];
   for (int i = 0; i < 16; ++i) {
-    from[i] = x[i] + shift;
-    if (channels == kLane) continue;
     std::memset(part[i], zero, kLane);
-    std::memcpy(part[i], from[i], static_cast<std::size_t>(channels));
+    std::memcpy(part[i], x[i] + c, static_cast<std::size_t>(channels - c));
     from[i] = part[i];
   }
+  transform_codes<Codes>(from, 0, zero, v + c, entry_stride);
+}
+
+}  // namespace
+
+void winograd_input(const std::uint8_t* const* x, bool is_signed, std::int32_t zero, std::int64_t channels,
+                    std::int16_t* v, std::int64_t entry_stride) {
   if (is_signed)
-    transform_codes<Signed>(from, zero, v, entry_stride);
+    transform_channels<Signed>(x, zero, channels, v, entry_stride);
   else
-    transform_codes<Unsigned>(from, zero, v, entry_stride);
+    transform_channels<Unsigned>(x, zero, channels, v, entry_stride);
 }
 
 void winograd_output(const std::int32_t* m, std::int64_t entry_stride, std::int32_t* y, int columns) {
