@@ -58,6 +58,9 @@ struct Kernel {
   bool invariant = true;
   // Output 0 is input `alias` in other clothes (Reshape): the session shares the memory, run is not called.
   int alias = -1;
+  // Where in input `alias` it begins, in bytes (a slice of whole rows); nullptr: at its start. Asked once for
+  // each (node, input shapes), so it may depend on what why_not may depend on.
+  std::int64_t (*alias_offset)(const OpCall&) = nullptr;
   // Bit i: output 0 may be written over input i when they have the same bytes and nobody else reads it.
   unsigned in_place = 0;
 };

@@ -131,6 +131,27 @@ StridedCopy expand_copy(const OpCall& call) {
   return copy;
 }
 
+// A slice that is one run of the input's memory is a view of it.
+std::string slice_view_why_not(const OpCall& call) {
+  std::string reason = moved_type_reason(call, 0);
+  if (!reason.empty()) return reason;
+  for (int i = 1; i < 5; ++i)
+    if (call.has(i) && call.in[static_cast<std::size_t>(i)].data == nullptr)
+      return "the indices are not known beforehand";
+  const StridedCopy copy = slice_copy(call);
+  std::int64_t expected = 1;
+  for (std::size_t k = copy.dims.size(); k-- > 0;) {
+    if (copy.dims[k] == 1) continue;
+    if (copy.in_strides[k] != expected) return "the elements do not lie one behind the other";
+    expected *= copy.dims[k];
+  }
+  return {};
+}
+
+std::int64_t slice_view_offset(const OpCall& call) {
+  return slice_copy(call).in_offset * element_bytes(call.in[0].dtype);
+}
+
 // Axis n repeated r times is two axes: r (stride 0) and n.
 StridedCopy tile_copy(const OpCall& call) {
   const Dims &in = call.in[0].dims, &out = call.out[0].dims;
@@ -313,6 +334,15 @@ void add_movement_kernels(Registry& registry) {
   kernel.run = run_dropout_mask;
   registry.add(kernel);
   kernel.in_place = 0;
+
+  Kernel view;
+  view.op = "Slice";
+  view.name = kernel_name("Slice", "view");
+  view.why_not = slice_view_why_not;
+  view.run = run_copy;
+  view.alias = 0;
+  view.alias_offset = slice_view_offset;
+  registry.add(view);
 
   const auto add = [&](const char* op, void (*run)(const OpCall&), void (*run_packed)(const OpCall&)) {
     kernel.op = op;

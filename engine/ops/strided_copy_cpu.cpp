@@ -37,6 +37,12 @@ StridedCopy merged(const StridedCopy& copy) {
   return out;
 }
 
+// Rows of one of the common lengths: the compiler makes a few moves of each.
+template <std::size_t kBytes, typename T>
+void copy_fixed_rows(const T* in, std::int64_t in_row, T* out, std::int64_t out_row, std::int64_t rows) {
+  for (std::int64_t r = 0; r < rows; ++r, in += in_row, out += out_row) std::memcpy(out, in, kBytes);
+}
+
 template <typename T>
 void copy_row(const T* in, std::int64_t is, T* out, std::int64_t os, std::int64_t n) {
   if (is == 1 && os == 1) {
@@ -48,6 +54,24 @@ void copy_row(const T* in, std::int64_t is, T* out, std::int64_t os, std::int64_
   } else {
     for (std::int64_t i = 0; i < n; ++i) out[i * os] = in[i * is];
   }
+}
+
+template <typename T>
+void copy_rows(const T* in, std::int64_t in_row, std::int64_t is, T* out, std::int64_t out_row,
+               std::int64_t os, std::int64_t rows, std::int64_t n) {
+  if (is == 1 && os == 1) {
+    switch (static_cast<std::size_t>(n) * sizeof(T)) {
+      case 64:
+        return copy_fixed_rows<64>(in, in_row, out, out_row, rows);
+      case 128:
+        return copy_fixed_rows<128>(in, in_row, out, out_row, rows);
+      case 256:
+        return copy_fixed_rows<256>(in, in_row, out, out_row, rows);
+      default:
+        break;
+    }
+  }
+  for (std::int64_t r = 0; r < rows; ++r) copy_row(in + r * in_row, is, out + r * out_row, os, n);
 }
 
 // rows x columns, the input contiguous along rows, the output along columns. Tiles of 16 x 16: both sides
@@ -120,41 +144,38 @@ bool make_tiles(StridedCopy& copy) {
 template <typename T>
 void run_copy(StridedCopy copy, const T* in, T* out, ThreadPool& pool) {
   const bool tiles = make_tiles(copy);
-  const std::size_t last = copy.dims.size() - 1, inner = tiles ? 2 : 1;
-  std::int64_t outer = 1, block = 1;
-  for (std::size_t i = 0; i < copy.dims.size(); ++i)
-    (i + inner < copy.dims.size() ? outer : block) *= copy.dims[i];
+  const std::size_t last = copy.dims.size() - 1;
+  const std::int64_t rows = copy.dims[last - 1], columns = copy.dims[last], block = rows * columns;
+  std::int64_t outer = 1;
+  for (std::size_t i = 0; i + 2 < copy.dims.size(); ++i) outer *= copy.dims[i];
   if (outer * block == 0) return;
+  const std::int64_t ir = copy.in_strides[last - 1], ic = copy.in_strides[last];
+  const std::int64_t orow = copy.out_strides[last - 1], oc = copy.out_strides[last];
+  // Rows [begin, end) of the block that starts at these places.
+  const auto copy_block = [&](std::int64_t from, std::int64_t to, std::int64_t begin, std::int64_t end) {
+    const T* source = in + from + begin * ir;
+    T* target = out + to + begin * orow;
+    if (tiles)
+      copy_tiles(source, ic, target, orow, end - begin, columns);
+    else
+      copy_rows(source, ir, ic, target, orow, oc, end - begin, columns);
+  };
   constexpr std::int64_t kPieceBytes = 65536;
-  const std::int64_t bytes = static_cast<std::int64_t>(sizeof(T));
-  if (tiles) {
-    const std::int64_t rows = copy.dims[last - 1], columns = copy.dims[last];
-    const std::int64_t grain = std::max<std::int64_t>(1, kPieceBytes / (block * bytes));
-    if (outer == 1) {  // one large matrix: cut it by rows
-      return pool.parallel_for(rows, std::max<std::int64_t>(16, kPieceBytes / (columns * bytes) / 16 * 16),
-                               [&](std::int64_t begin, std::int64_t end) {
-                                 copy_tiles(in + copy.in_offset + begin, copy.in_strides[last],
-                                            out + copy.out_offset + begin * copy.out_strides[last - 1],
-                                            copy.out_strides[last - 1], end - begin, columns);
-                               });
-    }
-    return pool.parallel_for(outer, grain, [&](std::int64_t begin, std::int64_t end) {
-      walk(copy, 2, begin, end, [&](std::int64_t from, std::int64_t to) {
-        copy_tiles(in + from, copy.in_strides[last], out + to, copy.out_strides[last - 1], rows, columns);
-      });
+  const auto bytes = static_cast<std::int64_t>(sizeof(T));
+  if (outer == 1 && rows == 1)
+    return pool.parallel_for(columns, kPieceBytes / bytes, [&](std::int64_t begin, std::int64_t end) {
+      copy_row(in + copy.in_offset + begin * ic, ic, out + copy.out_offset + begin * oc, oc, end - begin);
     });
-  }
-  const std::int64_t is = copy.in_strides[last], os = copy.out_strides[last];
-  if (outer == 1) {
-    return pool.parallel_for(block, kPieceBytes / bytes, [&](std::int64_t begin, std::int64_t end) {
-      copy_row(in + copy.in_offset + begin * is, is, out + copy.out_offset + begin * os, os, end - begin);
-    });
-  }
-  const std::int64_t grain = std::max<std::int64_t>(1, kPieceBytes / (block * bytes));
-  pool.parallel_for(outer, grain, [&](std::int64_t begin, std::int64_t end) {
-    walk(copy, 1, begin, end,
-         [&](std::int64_t from, std::int64_t to) { copy_row(in + from, is, out + to, os, block); });
-  });
+  if (outer == 1)  // one large block: cut it by rows
+    return pool.parallel_for(rows, std::max<std::int64_t>(16, kPieceBytes / (columns * bytes) / 16 * 16),
+                             [&](std::int64_t begin, std::int64_t end) {
+                               copy_block(copy.in_offset, copy.out_offset, begin, end);
+                             });
+  pool.parallel_for(outer, std::max<std::int64_t>(1, kPieceBytes / (block * bytes)),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      walk(copy, 2, begin, end,
+                           [&](std::int64_t from, std::int64_t to) { copy_block(from, to, 0, rows); });
+                    });
 }
 
 }  // namespace

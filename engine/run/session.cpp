@@ -23,6 +23,7 @@ struct Variant {
   std::vector<OutputType> outputs;
   const Kernel* kernel = nullptr;
   std::shared_ptr<const void> prepared;
+  std::int64_t alias_offset = 0;
   std::vector<TensorView> in, out;  // dtype and dims filled in; data set at each run
 };
 
@@ -155,6 +156,7 @@ Variant Session::Impl::make_variant(Step& step, std::vector<std::int64_t> key) {
   OpCall call{&node, v.in, v.out, options.pool, &scratch, nullptr, nullptr};
   v.kernel = &cpu_registry().pick(call, Backend::kCpu, options.only_invariant);
   if (v.kernel->prepare != nullptr) v.prepared = v.kernel->prepare(call);
+  if (v.kernel->alias_offset != nullptr) v.alias_offset = v.kernel->alias_offset(call);
   return v;
 }
 
@@ -209,7 +211,7 @@ void Session::Impl::run_step(Step& step) {
       const Slot& source = slots[index(node.in[static_cast<std::size_t>(v.kernel->alias)])];
       slot.buffer = source.buffer;
       if (slot.buffer >= 0) pool.add_reference(slot.buffer);
-      v.out[i].data = source.view.data;
+      v.out[i].data = static_cast<std::byte*>(source.view.data) + v.alias_offset;
     } else {
       for (std::size_t k = 0; i == 0 && slot.buffer < 0 && k < node.in.size() && k < 32; ++k) {
         if ((v.kernel->in_place >> k & 1) == 0 || node.in[k] == ValueId::kNone) continue;

@@ -18,7 +18,8 @@ TEST(Movement, TransposeInEveryOrder) {
     check_case({"Transpose", {counting(type, {0, 3})}});
     check_case({"Transpose", {counting(type, {})}});
   }
-  check_case({"Transpose", {counting(DType::kF32, {4, 50, 3, 6, 32})}, {{"perm", Ints{2, 0, 3, 1, 4}}}});
+  for (const std::int64_t width : {16, 32, 64, 10})
+    check_case({"Transpose", {counting(DType::kF32, {4, 50, 3, 6, width})}, {{"perm", Ints{2, 0, 3, 1, 4}}}});
 }
 
 TEST(Movement, PackedTypes) {
@@ -38,6 +39,11 @@ TEST(Movement, SliceExpandTileConcatSplit) {
     check_case({"Slice", {x, ints({1, 0}), ints({INT64_MAX, 2}), ints({0, 2})}});
     check_case({"Slice", {x, ints({-1, 4}), ints({INT64_MIN, 0}), ints({1, -1}), ints({-2, -1})}});
     check_case({"Slice", {x, ints({2}), ints({1}), ints({0})}});
+    for (const Ints& range : std::vector<Ints>{{1, 3, 0, 1}, {0, 4, 1, 1}, {3, 4, 1, 1}, {2, 3, 0, -1}}) {
+      OpCase view{"Slice", {x, ints({range[0]}), ints({range[1]}), ints({range[2]}), ints({range[3]})}};
+      view.constants = true;
+      check_case(view);
+    }
     check_case({"Slice", {x, ints({3}), ints({INT64_MAX}), ints({2}), ints({INT64_MAX})}});
     check_case({"Expand", {counting(type, {3, 1}), ints({2, 1, 6})}});
     check_case({"Expand", {counting(type, {1, 6}), ints({5, 6})}});

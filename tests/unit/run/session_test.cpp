@@ -179,6 +179,35 @@ TEST(Session, WrongInputsAreUsageErrorsInWords) {
             "input 'other' has shape [2,3]: dimension 'batch' is 2 here and 1 in an input before");
 }
 
+// Slices of whole rows share memory with what they are cut from; what is written in place of one must not
+// show in another, nor in a value that is still read.
+TEST(Session, ViewsOfOneBufferDoNotDisturbEachOther) {
+  Builder b;
+  const ValueId x = b.input("x", {Dim::named("n"), Dim::of(2)});
+  const auto cut = [&](ValueId from, std::int64_t begin, std::int64_t end) {
+    return b.op("Slice", {from, b.graph.add_constant("begin", Tensor::ints({begin})),
+                          b.graph.add_constant("end", Tensor::ints({end}))});
+  };
+  const ValueId sum = b.op("Add", {x, x});
+  const ValueId first = cut(sum, 0, 1), second = cut(sum, 1, 3), of_second = cut(second, 1, 2);
+  const ValueId negative = b.op("Neg", {first}), root = b.op("Sqrt", {of_second}),
+                absolute = b.op("Neg", {second});
+  const ValueId from_input = cut(x, 2, 3), kept = b.op("Neg", {from_input});
+  ThreadPool pool(1);
+  const auto graph = b.finish({negative, root, absolute, first, kept, from_input});
+  Session session(graph, {&pool, true, false});
+  const Tensor in = Tensor::from<float>(DType::kF32, {3, 2}, {1, 2, 3, 4, 8, 18});
+  const std::vector<Tensor> out = session.run({in});
+  EXPECT_EQ(values(out[0]), (std::vector<float>{-2, -4}));
+  EXPECT_EQ(values(out[1]), (std::vector<float>{4, 6}));
+  EXPECT_EQ(values(out[2]), (std::vector<float>{-6, -8, -16, -36}));
+  EXPECT_EQ(values(out[3]), (std::vector<float>{2, 4}));
+  EXPECT_EQ(values(out[4]), (std::vector<float>{-8, -18}));
+  EXPECT_EQ(values(out[5]), (std::vector<float>{8, 18}));
+  EXPECT_EQ(values(in), (std::vector<float>{1, 2, 3, 4, 8, 18}));
+  EXPECT_EQ(session.kernel_of(graph->producer(first)), "Slice/cpu:view");
+}
+
 TEST(Session, ProfileNamesKernels) {
   Builder b;
   const ValueId x = b.input("x", {Dim::of(4)});
