@@ -11,6 +11,14 @@ namespace {
 
 const Shape kUnranked;
 
+// Far beyond any memory, and small enough that sums of a few sizes stay in int64.
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 55;
+
+bool too_large(const Shape& shape) {
+  return std::any_of(shape.dims.begin(), shape.dims.end(),
+                     [](const Dim& d) { return d.value > kLargestSize; });
+}
+
 std::string label(const Node& node) {
   return node.name.empty() ? "a " + node.op + " without a name"
                            : "node '" + node.name + "' (" + node.op + ")";
@@ -44,7 +52,13 @@ Shape join(const Shape& a, const Shape& b) {
 
 class GraphInference final : public InferContext {
  public:
-  explicit GraphInference(Graph& graph) : graph_(graph), ints_(graph.value_count()) {}
+  explicit GraphInference(Graph& graph) : graph_(graph), ints_(graph.value_count()) {
+    for (std::size_t i = 0; i < graph.value_count(); ++i) {
+      const Value& value = graph.value(static_cast<ValueId>(i));
+      if (too_large(value.shape))
+        fail(ErrorCode::kBadFile, "value '{}' is declared {}, too large", value.name, to_string(value.shape));
+    }
+  }
 
   KnownInts run() {
     for (const NodeId id : graph_.nodes()) {
@@ -125,6 +139,7 @@ class GraphInference final : public InferContext {
     if (!merge(value.shape, shape, merged))
       bad(fmt::format("output '{}' is declared {}, the operator gives {}", value.name, to_string(value.shape),
                       to_string(shape)));
+    if (too_large(merged)) bad("output '" + value.name + "' has shape " + to_string(merged) + ", too large");
     value.shape = std::move(merged);
   }
 

@@ -208,6 +208,26 @@ TEST(Infer, Movement) {
   EXPECT_EQ(inferred("TopK", {"b,2", Ints{3}}, {}, 2), "error");
 }
 
+TEST(Infer, SizesBeyondAnyMemoryAreRefused) {
+  for (const char* op : {"Relu", "Softmax", "Flatten"}) {
+    Built built = build(op, {"b,9223372036854775807"}, {});
+    try {
+      infer_shapes(built.graph);
+      FAIL() << op;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kBadFile);
+    }
+  }
+  EXPECT_EQ(inferred("Tile", {"2,65536", Ints{1, std::int64_t{1} << 40}}), "error");
+  EXPECT_EQ(inferred("Tile", {"2,65536", Ints{1, std::int64_t{1} << 60}}), "float32 [2,?]");
+  EXPECT_EQ(inferred("Pad", {"2,3", Ints{0, INT64_MIN, 0, INT64_MAX}}), "error");
+  EXPECT_EQ(inferred("ConvTranspose", {"1,1,36028797018963968", "1,1,3"}, {{"strides", ints({2147483648})}}),
+            "error");
+  EXPECT_EQ(inferred("MaxPool", {"1,1,36028797018963968"},
+                     {{"kernel_shape", ints({2147483648})}, {"dilations", ints({2147483648})}}),
+            "error");
+}
+
 TEST(Infer, Quantization) {
   const Tensor scale = Tensor::scalar(0.5F);
   const Tensor s8 = Tensor::from<std::int8_t>(DType::kI8, {}, {0});
