@@ -171,10 +171,11 @@ std::vector<std::int64_t> largest_outputs(const Tensor& outputs) {
 
 }  // namespace
 
-Evaluation evaluate(const Graph& reference, const Graph& candidate, Dataset& data,
-                    const EvaluateOptions& options) {
-  check_metrics(options.metrics, data, true);
-  check_same_interface(reference, candidate);
+namespace {
+
+// Metrics, and the two arithmetics against each other. Its sessions are gone when it returns.
+Evaluation compare_outputs(const Graph& reference, const Graph& candidate, Dataset& data,
+                           const EvaluateOptions& options) {
   const bool fake = options.arithmetic != Arithmetic::kInteger;
   const bool integer = options.arithmetic != Arithmetic::kFake;
   Evaluation result;
@@ -217,7 +218,16 @@ Evaluation evaluate(const Graph& reference, const Graph& candidate, Dataset& dat
   result.reference_seconds = reference_run.seconds();
   if (fake) result.candidate_seconds = fake_run->seconds();
   if (integer) result.integer_seconds = integer_run->seconds();
+  return result;
+}
 
+}  // namespace
+
+Evaluation evaluate(const Graph& reference, const Graph& candidate, Dataset& data,
+                    const EvaluateOptions& options) {
+  check_metrics(options.metrics, data, true);
+  check_same_interface(reference, candidate);
+  Evaluation result = compare_outputs(reference, candidate, data, options);
   const bool wants_clipping =
       std::find(options.metrics.begin(), options.metrics.end(), "clipping_rate") != options.metrics.end();
   if (options.layer_samples > 0 || wants_clipping) {

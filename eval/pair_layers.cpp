@@ -1,6 +1,7 @@
 #include "eval/pair_layers.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -13,7 +14,7 @@
 namespace pare {
 namespace {
 
-constexpr std::int64_t kBatch = 8;  // every watched value of a batch is held at once
+constexpr std::int64_t kBatch = 4;  // every watched value of the reference is held at once
 
 const std::string& key_of(const Value& value) { return value.origin.empty() ? value.name : value.origin; }
 
@@ -52,46 +53,41 @@ bool is_layer(const Graph& graph, const Node& node, ValueId out) {
   return false;
 }
 
-// Runs one graph over a batch and keeps a copy of what is watched, in plain order.
+// Runs one graph and hands what is watched to `sink`, by the graph's own ids, in plain order.
 class WatchedRun {
  public:
-  WatchedRun(const Graph& graph, const std::vector<ValueId>& watched, ThreadPool* pool)
-      : lowered_(lower(graph, watched)), session_(lowered_.graph, options(pool)) {
+  using Sink = std::function<void(ValueId, const TensorView&)>;
+
+  WatchedRun(const Graph& graph, const std::vector<ValueId>& watched, ThreadPool* pool, Sink sink)
+      : lowered_(lower(graph, watched)), session_(lowered_.graph, options(pool)), sink_(std::move(sink)) {
     for (const ValueId id : watched) {
       const ValueId twin = lowered_.find(id);
       if (twin == ValueId::kNone) continue;
       const bool channels_last = lowered_.graph->value(twin).layout == Layout::kChannelsLast;
       session_.watch(twin, [this, id, channels_last](ValueId, const TensorView& view) {
-        seen_[id] = channels_last
-                        ? to_plain_order(view)
-                        : Tensor::copy_of(view.dtype, view.dims, view.data,
-                                          static_cast<std::size_t>(byte_count(view.dtype, view.dims)));
+        if (channels_last)
+          sink_(id, to_plain_order(view).view());
+        else
+          sink_(id, view);
       });
     }
   }
-  void run(const std::vector<Tensor>& inputs) {
-    seen_.clear();
-    session_.run(inputs);
-  }
-  const Tensor* find(ValueId id) const {
-    const auto found = seen_.find(id);
-    return found == seen_.end() ? nullptr : &found->second;
-  }
+  void run(const std::vector<Tensor>& inputs) { session_.run(inputs); }
 
  private:
   static Lowered lower(const Graph& graph, const std::vector<ValueId>& watched) {
-    LowerOptions options;
-    options.keep = watched;
-    return lower_for_cpu(graph, options);
+    LowerOptions lower_options;
+    lower_options.keep = watched;
+    return lower_for_cpu(graph, lower_options);
   }
   static SessionOptions options(ThreadPool* pool) {
-    SessionOptions options;
-    options.pool = pool;
-    return options;
+    SessionOptions session_options;
+    session_options.pool = pool;
+    return session_options;
   }
   Lowered lowered_;
   Session session_;
-  std::map<ValueId, Tensor> seen_;
+  Sink sink_;
 };
 
 void add_once(std::vector<ValueId>& list, ValueId id) {
@@ -141,7 +137,27 @@ LayerFigures compare_layers(const Graph& reference, const Graph& candidate, Data
     counts[i].high = ranges[i].high;
   }
 
-  WatchedRun want(reference, watch_reference, options.pool), got(candidate, watch_candidate, options.pool);
+  std::map<ValueId, std::vector<std::size_t>> counts_of, pairs_of;  // by value
+  for (std::size_t i = 0; i < clipped.size(); ++i) counts_of[clipped[i]].push_back(i);
+  for (std::size_t i = 0; i < pairs.size(); ++i) pairs_of[pairs[i].candidate].push_back(i);
+  std::map<ValueId, Tensor> wanted;  // the reference's values of one batch that have a pair
+  std::vector<bool> has_pair(reference.value_count(), false);
+  for (const LayerPair& pair : pairs) has_pair[static_cast<std::size_t>(pair.reference)] = true;
+  WatchedRun want(reference, watch_reference, options.pool, [&](ValueId id, const TensorView& view) {
+    if (has_pair[static_cast<std::size_t>(id)])
+      wanted[id] = Tensor::copy_of(view.dtype, view.dims, view.data,
+                                   static_cast<std::size_t>(byte_count(view.dtype, view.dims)));
+    const auto found = counts_of.find(id);
+    if (found == counts_of.end()) return;
+    for (const std::size_t i : found->second) counts[i].add(view);
+  });
+  WatchedRun got(candidate, watch_candidate, options.pool, [&](ValueId id, const TensorView& view) {
+    for (const std::size_t i : pairs_of[id]) {
+      const auto other = wanted.find(pairs[i].reference);
+      if (other != wanted.end() && other->second.size() == view.size())
+        layers[i].add(other->second.view(), view);
+    }
+  });
   const std::int64_t batch = data.fixed_batch() != 0 ? data.fixed_batch() : kBatch;
   figures.samples -= figures.samples % (data.fixed_batch() != 0 ? batch : 1);
   ProgressStep step(options.progress != nullptr ? *options.progress : no_progress(), "comparing layers",
@@ -149,16 +165,9 @@ LayerFigures compare_layers(const Graph& reference, const Graph& candidate, Data
   for (std::int64_t begin = 0; begin < figures.samples; begin += batch) {
     check_cancelled();
     const Batch samples = data.read(begin, std::min(begin + batch, figures.samples), options.pool);
+    wanted.clear();
     want.run(samples.inputs);
     got.run(samples.inputs);
-    for (std::size_t i = 0; i < pairs.size(); ++i) {
-      const Tensor* a = want.find(pairs[i].reference);
-      const Tensor* b = got.find(pairs[i].candidate);
-      if (a != nullptr && b != nullptr && a->size() == b->size()) layers[i].add(a->view(), b->view());
-    }
-    for (std::size_t i = 0; i < counts.size(); ++i)
-      if (const Tensor* value = clipped[i] == ValueId::kNone ? nullptr : want.find(clipped[i]))
-        counts[i].add(value->view());
     step.advance(samples.count);
   }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "calib/calibrate.h"
 #include "engine/base/error.h"
 #include "engine/base/memory.h"
 #include "engine/build/lower_cpu.h"
@@ -14,30 +13,13 @@
 namespace pare {
 namespace {
 
-constexpr std::int64_t kProbe = 16;  // samples that are run to time one
+// How much work a run is, in forward passes of the float model, measured on the examples: counting adds a
+// little; scoring is a dozen candidates with their lowering; fake quantization costs about what float does,
+// integer kernels less.
+constexpr double kCollect = 1.2, kCandidates = 14, kEvaluate = 2.6, kLayers = 5;
 
-// How much work a run is, in forward passes of the float model. The factors are measured on the examples:
-// counting adds a third; scoring is a dozen candidates with their lowering; fake quantization is half as fast
-// again as float, integer kernels about as fast.
-constexpr double kCollect = 1.4, kCandidates = 14, kEvaluate = 3.5, kLayers = 5;
-
-// A session holds its weights as the file has them, once folded and once packed for the kernels.
-constexpr double kWeightCopies = 3;
-
-double seconds_a_sample(RunState& state, const DatasetSpec& given, const Lowered& lowered) {
-  DatasetSpec spec = given;
-  spec.samples = kProbe;
-  Dataset data(spec, model_inputs(state.graph()));
-  const Batch batch = data.read(0, data.sample_count(), &state.pool());
-  SessionOptions options;
-  options.pool = &state.pool();
-  Session session(lowered.graph, options);
-  session.run(batch.inputs);
-  const auto start = std::chrono::steady_clock::now();
-  session.run(batch.inputs);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() /
-         static_cast<double>(std::max<std::int64_t>(1, batch.count));
-}
+// Beside the sessions: graphs, plans and statistics, and what the allocator keeps of them (measured).
+constexpr double kBesides = 40e6, kWeightCopies = 2;
 
 double constant_bytes(const Graph& graph) {
   double bytes = 0;
@@ -48,38 +30,65 @@ double constant_bytes(const Graph& graph) {
   return bytes;
 }
 
+struct Probe {
+  double seconds = 0;  // of one sample
+  double held = 0;     // bytes that one session holds between batches
+  double most = 0;     // bytes that it needs for a moment: packing weights, or running a batch
+};
+
+// One batch of the data's first samples, twice: the second is timed.
+Probe run_probe(RunState& state, const DatasetSpec& given, const Lowered& lowered, std::int64_t batch) {
+  DatasetSpec spec = given;
+  spec.samples = batch;
+  Dataset data(spec, model_inputs(state.graph()));
+  const Batch samples = data.read(0, data.sample_count(), &state.pool());
+  const std::int64_t before = current_anonymous_bytes();
+  SessionOptions options;
+  options.pool = &state.pool();
+  Session session(lowered.graph, options);
+  session.run(samples.inputs);
+  const auto start = std::chrono::steady_clock::now();
+  session.run(samples.inputs);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  Probe probe;
+  probe.seconds = seconds / static_cast<double>(std::max<std::int64_t>(1, samples.count));
+  probe.held = static_cast<double>(std::max<std::int64_t>(0, current_anonymous_bytes() - before));
+  probe.most = static_cast<double>(std::max<std::int64_t>(0, peak_anonymous_bytes() - before));
+  return probe;
+}
+
 }  // namespace
 
 Forecast forecast_run(RunState& state) {
   const Recipe& r = state.recipe();
   const bool calibrates = r.calibrate && !r.calibrate->data.empty();
+  const bool evaluates = r.quantize && r.evaluate;
   Forecast forecast;
-  forecast.anonymous_bytes = static_cast<double>(peak_anonymous_bytes());
-  if (!calibrates && !r.evaluate) return forecast;
+  forecast.anonymous_bytes = static_cast<double>(current_anonymous_bytes());
+  if (!calibrates && !evaluates) return forecast;
   const Lowered lowered = lower_for_cpu(state.graph());
-  const DatasetSpec probe = resolved_dataset(r, calibrates ? r.calibrate->data : r.evaluate->data);
-  const double one = seconds_a_sample(state, probe, lowered);
-  const double weights = constant_bytes(state.graph());
-  double passes = 0, most = 0;
+  const DatasetSpec data_spec = resolved_dataset(r, evaluates ? r.evaluate->data : r.calibrate->data);
+  std::int64_t batch = data_spec.batch;
+  if (evaluates && r.evaluate->batch > 0) batch = r.evaluate->batch;
+  const Probe one = run_probe(state, data_spec, lowered, batch);
+  double passes = 0;
+  // Scoring has the reference's session beside the candidate's; evaluation has one for each arithmetic more.
+  int sessions = 2;
   if (calibrates) {
     const CalibrationSplit split = state.split();
     passes += kCollect * static_cast<double>(split.samples) +
               kCandidates * static_cast<double>(split.holdout.end - split.holdout.begin);
-    const std::int64_t batch = std::min(probe.batch, split.samples);
-    // Scoring runs a candidate beside the graphs and plans that it is made from.
-    most = static_cast<double>(live_activation_bytes(*lowered.graph, batch)) + 3 * kWeightCopies * weights;
   }
-  if (r.quantize && r.evaluate) {
-    Dataset data(resolved_dataset(r, r.evaluate->data), model_inputs(state.graph()));
+  if (evaluates) {
+    Dataset data(data_spec, model_inputs(state.graph()));
     passes += kEvaluate * static_cast<double>(data.sample_count()) +
               kLayers * static_cast<double>(std::min(r.evaluate->layer_samples, data.sample_count()));
-    const std::int64_t batch = r.evaluate->batch > 0 ? r.evaluate->batch : data.batch_size();
-    const int sessions = r.evaluate->arithmetic == "both" ? 3 : 2;
-    most = std::max(most, sessions * (static_cast<double>(live_activation_bytes(*lowered.graph, batch)) +
-                                      kWeightCopies * weights));
+    sessions = r.evaluate->arithmetic == "both" ? 3 : 2;
   }
-  forecast.anonymous_bytes += most;
-  forecast.seconds = one * passes + 1;
+  forecast.anonymous_bytes += kBesides + kWeightCopies * constant_bytes(state.graph());
+  // Sessions run one after the other: all hold their weights, one is at its peak.
+  forecast.anonymous_bytes += (sessions - 1) * one.held + std::max(one.most, one.held);
+  forecast.seconds = one.seconds * passes + 1;
   return forecast;
 }
 

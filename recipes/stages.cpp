@@ -147,6 +147,7 @@ Files run_audit(RunState& state) {
   for (const quant::Mismatch& mismatch : result.mismatches)
     audit.mismatches.push_back(mismatch.tensor + ": " + mismatch.what);
   state.report.audit = std::move(audit);
+  state.drop_outcome();
   return {};
 }
 

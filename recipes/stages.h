@@ -52,7 +52,8 @@ class RunState {
   bool has_outcome() const { return outcome_.has_value(); }
   const QuantizeOutcome& outcome() const { return *outcome_; }  // of stage quantize, in this process
   void set_outcome(QuantizeOutcome outcome) { outcome_ = std::move(outcome); }
-  const Graph& written();  // model.onnx, read back
+  void drop_outcome() { outcome_.reset(); }  // nobody after the audit asks for it
+  const Graph& written();                    // model.onnx, read back
 
   Report report;  // what is known so far; saved after every stage
 
