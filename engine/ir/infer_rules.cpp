@@ -71,6 +71,17 @@ bool known_int(InferContext& ctx, int i, std::int64_t& out) {
   return true;
 }
 
+Shape sizes_input(InferContext& ctx, int i) {
+  std::vector<SymInt> sizes;
+  if (!ctx.in_ints(i, sizes)) return {};
+  std::vector<Dim> dims;
+  for (const SymInt& size : sizes) {
+    if (size.known && size.value < 0) ctx.bad(fmt::format("a size is {}", size.value));
+    dims.push_back(size.dim());
+  }
+  return Shape(std::move(dims));
+}
+
 void same_as_input(InferContext& ctx, int i) { ctx.set_out(0, ctx.in_dtype(i), ctx.in_shape(i)); }
 
 DType dtype_attr(InferContext& ctx, const char* key, DType otherwise) {

@@ -26,6 +26,9 @@ bool known_ints(InferContext& ctx, int i, std::vector<std::int64_t>& out);
 // The one element of an integer input of one element (rank 0 or 1).
 bool known_int(InferContext& ctx, int i, std::int64_t& out);
 
+// An input of sizes, as a shape; unranked when not even their number is known. ctx.bad on a negative one.
+Shape sizes_input(InferContext& ctx, int i);
+
 // Output 0 has dtype and shape of input i.
 void same_as_input(InferContext& ctx, int i = 0);
 // The element type in attribute `key` (a DType number), or `otherwise` when absent or 0.

@@ -40,7 +40,7 @@ void run_gather(const OpCall& call) {
   const auto* from = x.as<std::byte>();
   auto* to = call.out[0].mut<std::byte>();
   call.pool->parallel_for(
-      outer * count, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, bytes)),
+      outer * count, std::max<std::int64_t>(1, 4 * kElementGrain / std::max<std::int64_t>(1, bytes)),
       [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t k = begin; k < end; ++k) {
           const std::int64_t index = index_at(indices, k % count);
