@@ -10,6 +10,7 @@
 #include "engine/build/lower_cpu.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/load.h"
+#include "graphsurgeon/simplify.h"
 
 namespace pare {
 namespace {
@@ -53,7 +54,10 @@ class Bench final : public Command {
   int run(Context& context) override {
     if (batch_ < 1 || warmup_ < 0 || iterations_ < 0)
       fail(ErrorCode::kUsage, "--batch, --warmup and --iterations count: batch from 1, the others from 0");
-    const Graph graph = load_model(path_);
+    Graph graph = load_model(path_);
+    SimplifyOptions simplest;  // as the pipeline does before it runs a model: batch normalization folded
+    simplest.self_check = false;
+    simplify(graph, simplest);
     std::vector<std::pair<std::string, Dims>> shapes;
     for (const std::string& text : shapes_) shapes.push_back(parse_shape(text));
     const std::vector<Tensor> inputs = synthetic_inputs(model_inputs(graph), batch_, shapes, context.seed());
