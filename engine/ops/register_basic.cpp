@@ -1,3 +1,4 @@
+#include "engine/ops/attention.h"
 #include "engine/ops/clip.h"
 #include "engine/ops/elementwise_binary.h"
 #include "engine/ops/elementwise_unary.h"
@@ -36,6 +37,7 @@ void register_basic(Registry& registry) {
   add_linear_references(registry);
   registry.add(resize::rows_kernel());
   registry.add(resize::reference_kernel());
+  add_attention_references(registry);
   add_recurrent_references(registry);
   add_integer_references(registry);
 }

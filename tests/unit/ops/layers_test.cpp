@@ -362,5 +362,38 @@ TEST(Layers, ResizeAndRecurrent) {
                {of({1, 1, 1, 1}, {0.36960635F}), of({1, 1, 1}, {0.36960635F}), of({1, 1, 1}, {0.55676997F})});
 }
 
+TEST(Layers, AttentionAndRotation) {
+  // Scores 0 and ln 3 (scale 1): weights 1/4 and 3/4.
+  const Tensor q = of({1, 1, 1, 1}, {1}), k = of({1, 1, 2, 1}, {0, 1.0986123F}),
+               v = of({1, 1, 2, 2}, {4, 8, 0, 4});
+  const Attributes one = {{"scale", 1.0F}};
+  check_values({"Attention", {q, k, v}, one, 1, 4 * kUlp}, {of({1, 1, 1, 2}, {1, 5})});
+  // A mask that hides the second key; a past that adds one more like the first.
+  const Tensor hide = Tensor::from<std::uint8_t>(DType::kBool, {1, 2}, {1, 0});
+  check_values({"Attention", {q, k, v, hide}, one}, {of({1, 1, 1, 2}, {4, 8})});
+  check_values(
+      {"Attention", {q, k, v, Tensor(), of({1, 1, 1, 1}, {0}), of({1, 1, 1, 2}, {4, 8})}, one, 3, 4 * kUlp},
+      {of({1, 1, 1, 2}, {1.6F, 5.6F}), of({1, 1, 3, 1}, {0, 0, 1.0986123F}),
+       of({1, 1, 3, 2}, {4, 8, 4, 8, 0, 4})});
+  // Two query heads share one key head; causal: the first query sees the first key alone.
+  const Attributes grouped = {
+      {"scale", 1.0F}, {"q_num_heads", number(2)}, {"kv_num_heads", number(1)}, {"is_causal", number(1)}};
+  check_values({"Attention",
+                {of({1, 2, 2}, {1, 1, 1, 0}), of({1, 2, 1}, {0, 1.0986123F}), of({1, 2, 1}, {4, 0})},
+                grouped,
+                1,
+                4 * kUlp},
+               {of({1, 2, 2}, {4, 4, 1, 2})});
+  // A quarter turn of (1, 2): (a cos - b sin, a sin + b cos).
+  check_values(
+      {"RotaryEmbedding", {of({1, 1, 1, 4}, {1, 2, 3, 4}), of({1, 1, 2}, {0, 1}), of({1, 1, 2}, {1, 0})}},
+      {of({1, 1, 1, 4}, {-3, 2, 1, 4})});
+  check_values({"RotaryEmbedding",
+                {of({1, 1, 1, 4}, {1, 2, 3, 4}), of({2, 2}, {9, 9, 0, 1}), of({2, 2}, {9, 9, 1, 0}),
+                 Tensor::from<std::int64_t>(DType::kI64, {1, 1}, {1})},
+                {{"interleaved", number(1)}}},
+               {of({1, 1, 1, 4}, {-2, 1, 3, 4})});
+}
+
 }  // namespace
 }  // namespace pare::testing
