@@ -301,7 +301,7 @@ void save_statistics(const Statistics& statistics, const std::string& path) {
   target.commit();
 }
 
-Statistics load_statistics(const std::string& path) {
+Statistics load_statistics(const std::string& path) try {
   return with_context("reading the statistics '" + path + "'", [&] {
     const MappedFile file(path);  // says what is wrong with the path
     const std::uint64_t size = file.bytes().size();
@@ -309,6 +309,9 @@ Statistics load_statistics(const std::string& path) {
     check_limit(size, kMaxBytes, "the file's length");
     return parse(run_isolated("the file", size + 65536, kSeconds, [&] { return read_file(path, size); }));
   });
+} catch (Error& error) {
+  error.hint("statistics are what `pare calibrate` writes, or statistics.h5 of a run");
+  throw;
 }
 
 }  // namespace pare

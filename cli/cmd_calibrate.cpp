@@ -1,6 +1,7 @@
 #include "calib/calibrate.h"
 #include "cli/commands.h"
 #include "cli/data_argument.h"
+#include "cli/output.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "eval/report_render.h"
@@ -34,13 +35,14 @@ class Calibrate final : public Command {
   }
 
   int run(Context& context) override {
+    DatasetSpec spec = data_argument(data_);
+    check_output(output_, {path_, spec.path});
     Graph graph = load_model(path_);
     if (!as_is_) {
       SimplifyOptions simplify_options;
       simplify_options.pool = &context.pool();
       simplify(graph, simplify_options);
     }
-    DatasetSpec spec = data_argument(data_);
     if (samples_ > 0) spec.samples = samples_;
     if (batch_ > 0) spec.batch = batch_;
     Dataset data(spec, model_inputs(graph));

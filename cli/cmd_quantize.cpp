@@ -3,6 +3,7 @@
 #include "calib/calibrate.h"
 #include "cli/commands.h"
 #include "cli/data_argument.h"
+#include "cli/output.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/sha256.h"
@@ -67,6 +68,7 @@ class Quantize final : public Command {
                        "scheme '{}' quantizes activations, and there is no calibration data", spec_.scheme)
           .hint("give --data or --stats, or a scheme for weights alone (pare ops --formats)");
 
+    check_output(output_, {path_, stats_, data_.empty() ? "" : data_argument(data_).path});
     Graph graph = load_model(path_);
     SimplifyOptions simplify_options;
     simplify_options.pool = &context.pool();

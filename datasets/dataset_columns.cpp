@@ -158,6 +158,10 @@ void Dataset::check_column(const Source::Column& column, const InputSpec& wanted
       hint = "the channels stand last in the data and first in the model: add layout=nhwc_to_nchw";
     else if (spec.layout == DataLayout::kUnset && transposed_fits(column.sample, wanted.shape, false))
       hint = "the channels stand first in the data and last in the model: add layout=nchw_to_nhwc";
+    else if (spec.layout == DataLayout::kNchw && transposed_fits(column.sample, wanted.shape, true))
+      hint = "the channels stand last in the data and first in the model: layout is nhwc_to_nchw";
+    else if (spec.layout == DataLayout::kNhwc && transposed_fits(column.sample, wanted.shape, false))
+      hint = "the channels stand first in the data and last in the model: layout is nchw_to_nhwc";
     else if (images)
       hint = "resize=[height,width] or crop make pictures of another size";
     else if (wanted.shape.ranked && wanted.shape.dims.size() == sample.size() + 2)

@@ -32,6 +32,7 @@ class Placer {
   Placer(const Graph& graph, const Spec& spec) : graph_(graph), spec_(spec), rules_(spec) {}
 
   Placement run() {
+    placement_.unmatched = rules_.unmatched(graph_);
     measure_depth();
     for (const NodeId id : graph_.nodes()) {
       const Node& node = graph_.node(id);

@@ -42,6 +42,7 @@ struct Placement {
   std::vector<WeightSite> weights;
   std::vector<BiasSite> biases;
   std::vector<Skipped> skipped;
+  std::vector<std::string> unmatched;  // sentences about rules that match nothing (rules.h)
 };
 
 // The graph must have shapes. Q/DQ that are in it already are kept and not doubled.

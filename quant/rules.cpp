@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <regex>
+#include <set>
 
 #include "engine/base/error.h"
 
@@ -20,6 +21,7 @@ class Pattern {
       throw make_error(ErrorCode::kUsage, "'{}' is not a regular expression: {}", text, error.what());
     }
   }
+  const std::string& text() const { return text_; }
   bool matches(const std::string& word) const {
     return regex_ == nullptr ? word == text_ : std::regex_match(word, *regex_);
   }
@@ -37,6 +39,32 @@ std::vector<Pattern> compile(const std::vector<std::string>& texts) {
 
 bool any(const std::vector<Pattern>& patterns, const std::string& word) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const Pattern& p) { return p.matches(word); });
+}
+
+// Reports call a layer by the value that it computes, graphs by the node: both are its name.
+std::vector<std::string> layer_names(const Graph& graph, const Node& node) {
+  std::vector<std::string> names = {node.name};
+  for (const ValueId out : node.out)
+    if (out != ValueId::kNone) names.push_back(graph.value(out).name);
+  return names;
+}
+
+bool any_of(const std::vector<Pattern>& patterns, const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return any(patterns, word); });
+}
+
+void list_unmatched(const std::vector<Pattern>& patterns, const char* what,
+                    const std::set<std::string>& words, std::vector<std::string>& out) {
+  for (const Pattern& pattern : patterns) {
+    if (std::any_of(words.begin(), words.end(), [&](const std::string& w) { return pattern.matches(w); }))
+      continue;
+    std::vector<const char*> known;
+    for (const std::string& word : words) known.push_back(word.c_str());
+    const std::string near = nearest_word(pattern.text(), known.data(), known.size());
+    out.push_back(fmt::format("a rule names '{}', which no {} of the model is called{}", pattern.text(), what,
+                              near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+  }
 }
 
 struct CompiledRule {
@@ -69,7 +97,7 @@ Resolved RuleBook::resolve(const Graph& graph, const Node& node) const {
   }
   for (std::size_t i = 0; i < impl_->rules.size(); ++i) {
     const CompiledRule& c = impl_->rules[i];
-    if (!c.name.empty() && !any(c.name, node.name)) continue;
+    if (!c.name.empty() && !any_of(c.name, layer_names(graph, node))) continue;
     if (!c.op.empty() && !any(c.op, node.op)) continue;
     if (!c.tensor.empty()) {
       bool hit = false;
@@ -85,6 +113,25 @@ Resolved RuleBook::resolve(const Graph& graph, const Node& node) const {
     if (c.rule->activations) resolved.activations = *c.rule->activations;
   }
   return resolved;
+}
+
+std::vector<std::string> RuleBook::unmatched(const Graph& graph) const {
+  std::vector<std::string> list;
+  if (impl_->rules.empty()) return list;
+  std::set<std::string> layers, ops, tensors;
+  for (const NodeId id : graph.nodes()) {
+    const Node& node = graph.node(id);
+    ops.insert(node.op);
+    for (std::string& name : layer_names(graph, node)) layers.insert(std::move(name));
+    for (const ValueId in : node.in)
+      if (in != ValueId::kNone) tensors.insert(graph.value(in).name);
+  }
+  for (const CompiledRule& c : impl_->rules) {
+    list_unmatched(c.name, "layer", layers, list);
+    list_unmatched(c.op, "operator", ops, list);
+    list_unmatched(c.tensor, "tensor", tensors, list);
+  }
+  return list;
 }
 
 }  // namespace pare::quant

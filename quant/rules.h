@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/ir/graph.h"
 #include "quant/spec.h"
@@ -21,6 +22,9 @@ class RuleBook {
   explicit RuleBook(const Spec& spec);
   ~RuleBook();
   Resolved resolve(const Graph& graph, const Node& node) const;
+  // A sentence for each pattern of a rule that matches nothing in the graph (a misspelt name, a node of
+  // another model), with the nearest name: a rule that does nothing is hardly meant.
+  std::vector<std::string> unmatched(const Graph& graph) const;
 
  private:
   struct Impl;

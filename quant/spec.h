@@ -33,7 +33,7 @@ std::string to_string(const Format& format);  // "int8, per channel", "float8_e4
 
 // Patterns are literal, or full matches of a regular expression behind "re:". Lists mean any.
 struct Match {
-  std::vector<std::string> name;    // the node's name
+  std::vector<std::string> name;    // the node's name, or that of a value it computes
   std::vector<std::string> op;      // Conv, Gemm, MatMul ...
   std::vector<std::string> tensor;  // any of the node's inputs
 };

@@ -55,7 +55,9 @@ void describe_activations(Fields& f, ActivationSpec& a) {
 }
 
 void describe_match(Fields& f, MatchSpec& m) {
-  f.texts({.key = "name", .doc = "node names; re: in front makes a full match"}, m.name);
+  f.texts({.key = "name",
+           .doc = "layers: names of nodes or of what they compute; re: in front makes a full match"},
+          m.name);
   f.texts({.key = "op", .doc = "operators"}, m.op);
   f.texts({.key = "tensor", .doc = "tensor names"}, m.tensor);
   f.texts({.key = "dtype", .doc = "element types"}, m.dtype);

@@ -39,7 +39,7 @@ int settle_opset(const Graph& graph, int asked, std::vector<std::string>& reason
       std::string why;
       const int needed = needed_opset(graph, graph.node(id), opset, why);
       if (needed == opset) continue;
-      reasons.push_back(fmt::format("opset {}: {}", needed, why));
+      reasons.push_back(fmt::format("written with opset {} instead of {}: {}", needed, opset, why));
       opset = needed;
       again = true;
     }

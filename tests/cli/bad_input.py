@@ -4,6 +4,7 @@ Every case is run as a user would run it. A message must name the thing that is 
 about it, it must say so. With --json the document on stdout must carry the same error.
 """
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -73,6 +74,14 @@ def usage(folder):
     out = os.path.join(folder, 'none.onnx')
     expect('no calibration data', ['quantize', RESNET, '--format', 'int8', '-o', out], 2, 'there is no calibration data',
            '--data or --stats', gone=[out])
+    model = os.path.join(folder, 'model.onnx')
+    shutil.copy(RESNET, model)
+    expect('output over the input', ['quantize', model, '--format', 'int8', '--data', f'{CALIBRATION}:{KEYS}', '-o', model], 2,
+           'would take the place of what is read', '-o')
+    check(open(model, 'rb').read() == open(RESNET, 'rb').read(), 'output over the input', 'the model was changed')
+    expect('output over the data', ['calibrate', RESNET, '--data', f'{CALIBRATION}:{KEYS}', '-o', CALIBRATION], 2, 'what is read')
+    expect('no folder to write into', ['quantize', RESNET, '--format', 'int8', '--data', f'{CALIBRATION}:{KEYS}', '-o',
+                                       os.path.join(folder, 'no', 'q.onnx')], 5, 'there is no folder')
     expect('no such input', ['infer', RESNET, '--input', f'imag={TEST_IMAGES}'], 2, "no input 'imag'", "'image'")
     expect('no array', ['infer', RESNET], 2, "no array for input 'image'", '--input image=FILE.npy')
 
@@ -94,11 +103,11 @@ def data(folder):
     calibrate('raw pixels without layout', save(folder + '/raw.npy', images), '', 2, 'layout', 'scale')
     calibrate('wrong size', save(folder + '/size.npy', images[:, :20]), KEYS, 2, '20', '28')
     calibrate('wrong layout', save(folder + '/layout.npy', images), KEYS.replace('nhwc_to_nchw', 'nchw'), 2, '28,28,1',
-              '1,28,28')
+              '1,28,28', 'layout is nhwc_to_nchw')
     calibrate('wrong rank', save(folder + '/rank.npy', images.reshape(-1)), KEYS, 2)
     calibrate('complex', save(folder + '/complex.npy', images.astype(numpy.complex64)), KEYS, 4, 'complex')
     calibrate('objects', save(folder + '/objects.npy', numpy.array([{}, {}], dtype=object)), KEYS, 4, 'object')
-    calibrate('misspelt key', CALIBRATION, KEYS.replace('scale', 'scael'), 2, 'scael', 'scale')
+    calibrate('misspelt key', CALIBRATION, KEYS.replace('scale', 'scael'), 2, 'scael', "did you mean 'scale'?")
     calibrate('no fraction', CALIBRATION, KEYS.replace('1/255', '1/0'), 2, 'scale')
     calibrate('zero std', CALIBRATION, KEYS.replace('std=0.3530', 'std=0'), 2, 'std')
     calibrate('all zeros', save(folder + '/zeros.npy', numpy.zeros((16, 1, 28, 28), numpy.float32)), '', 2, 'zero')
@@ -116,7 +125,7 @@ def data(folder):
         path = os.path.join(folder, name.replace(' ', '_') + '.npy')
         open(path, 'wb').write(content)
         calibrate('npy: ' + name, path, KEYS, 3)
-    expect('statistics that are none', ['stats', 'show', RESNET], 3)
+    expect('statistics that are none', ['stats', 'show', RESNET], 3, '`pare calibrate` writes')
 
 
 def make_stats(folder):

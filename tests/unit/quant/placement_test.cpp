@@ -75,6 +75,36 @@ TEST(Placement, RulesGoInOrderAndTheLastWins) {
   EXPECT_EQ(placement.skipped[0].why, "rule 1 says so");
 }
 
+TEST(Placement, ALayerIsCalledByItsNodeOrByWhatItComputes) {
+  const Graph graph = test::residual_block();
+  for (const NodeId id : graph.nodes()) {
+    const Node& node = graph.node(id);
+    if (!node.is("Conv")) continue;
+    for (const std::string& name : {node.name, graph.value(node.out[0]).name}) {
+      Spec spec;
+      spec.rules.push_back({{{name}, {}, {}}, false, {}, {}});
+      const Placement placement = place(graph, spec);
+      EXPECT_EQ(placement.weights.size(), 3u) << name;
+      EXPECT_TRUE(placement.unmatched.empty()) << name;
+    }
+  }
+}
+
+TEST(Placement, RulesThatMatchNothingAreNamed) {
+  const Graph graph = test::residual_block();
+  Spec spec;
+  spec.rules.push_back({{{"shortcuts", "re:.*conv9.*"}, {}, {}}, false, {}, {}});
+  spec.rules.push_back({{{}, {"Convolution", "Gemm"}, {}}, false, {}, {}});
+  spec.rules.push_back({{{}, {}, {"relu1", "nothing of the kind"}}, false, {}, {}});
+  const Placement placement = place(graph, spec);
+  ASSERT_EQ(placement.unmatched.size(), 4u);
+  EXPECT_EQ(placement.unmatched[0],
+            "a rule names 'shortcuts', which no layer of the model is called; did you mean 'shortcut'?");
+  EXPECT_NE(placement.unmatched[1].find("'re:.*conv9.*'"), std::string::npos);
+  EXPECT_NE(placement.unmatched[2].find("'Convolution', which no operator"), std::string::npos);
+  EXPECT_NE(placement.unmatched[3].find("'nothing of the kind', which no tensor"), std::string::npos);
+}
+
 TEST(Placement, WeightOnlyTouchesNoActivation) {
   const Graph graph = test::residual_block();
   Spec spec;
