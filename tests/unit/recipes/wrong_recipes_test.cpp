@@ -138,8 +138,7 @@ const Wrong kSense[] = {
      "the gate on top1 has no limit", "r.yaml:2:49", "give it `max` or `min`"},
     {"gate_unknown",
      "version: 1\nevaluate: {data: test, metrics: [top1], gates: [{metric: top1_dorp, max: 0}]}\n" + kRest,
-     "there is no metric 'top1_dorp'", "r.yaml:2:58",
-     "a metric of `evaluate.metrics`, or its name with _drop or _drop_rel"},
+     "there is no metric 'top1_dorp'", "r.yaml:2:58", "did you mean 'top1_drop'?"},
     {"drop_of_comparison",
      "version: 1\nevaluate: {data: test, metrics: [max_abs], gates: [{metric: "
      "max_abs_drop, max: 0}]}\n" +
