@@ -142,7 +142,8 @@ class Assigner {
     bool any_twin = false;
     for (const ValueId in : node.in) any_twin = any_twin || (in != ValueId::kNone && has_twin(in));
     if (!any_twin) return false;
-    if (is_unary(node) || is_quantizer(node)) return visit_unary(id, node);
+    if (is_unary(node) || is_quantizer(node) || node.is("pare", "QLookup")) return visit_unary(id, node);
+    if (node.is("pare", "QAdd")) return visit_code_sum(id, node);
     if (is_binary(node)) return visit_binary(id, node);
     if (node.is("Concat")) return visit_concat(id, node);
     if (node.is("ReduceMean")) return visit_reduce(id, node);
@@ -213,6 +214,13 @@ class Assigner {
       in = graph_.is_constant(in) ? constant_twin(in) : twin_of(in, id);
       if (in == ValueId::kNone) return false;
     }
+    replace(id, std::move(changed));
+    return true;
+  }
+
+  bool visit_code_sum(NodeId id, const Node& node) {
+    Node changed = node;
+    for (const std::size_t i : {std::size_t{0}, std::size_t{3}}) changed.in[i] = twin_of(node.in[i], id);
     replace(id, std::move(changed));
     return true;
   }

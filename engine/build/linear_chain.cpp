@@ -14,7 +14,14 @@ std::optional<float> scalar_constant(const Graph& graph, ValueId id) {
   return *tensor.as<float>();
 }
 
-// Sets activation and its attributes when the node is one that pare.Conv and pare.MatMul know.
+std::vector<std::int64_t> or_default(std::vector<std::int64_t> values, std::size_t count,
+                                     std::int64_t value) {
+  if (values.empty()) values.assign(count, value);
+  return values;
+}
+
+}  // namespace
+
 bool as_activation(const Graph& graph, const Node& node, Chain& chain) {
   if (node.is("Relu") || node.is("HardSwish") || node.is("Sigmoid")) {
     chain.activation = node.op;
@@ -46,7 +53,6 @@ bool as_activation(const Graph& graph, const Node& node, Chain& chain) {
   return false;
 }
 
-// Equal shapes as far as symbols can say: the sum then needs no broadcasting.
 bool same_shape(const Graph& graph, ValueId a, ValueId b) {
   const Shape &x = graph.value(a).shape, &y = graph.value(b).shape;
   if (!x.ranked || !y.ranked || x.dims.size() != y.dims.size()) return false;
@@ -54,14 +60,6 @@ bool same_shape(const Graph& graph, ValueId a, ValueId b) {
     if (!x.dims[i].same(y.dims[i])) return false;
   return true;
 }
-
-std::vector<std::int64_t> or_default(std::vector<std::int64_t> values, std::size_t count,
-                                     std::int64_t value) {
-  if (values.empty()) values.assign(count, value);
-  return values;
-}
-
-}  // namespace
 
 std::int64_t result_width(const Graph& graph, const Node& node) {
   const Shape& shape = graph.value(node.out[0]).shape;

@@ -24,6 +24,12 @@ struct Chain {
 // else reads what is between and none of it is kept. Changes nothing.
 Chain follow_chain(const Graph& graph, NodeId start, const Kept& kept);
 
+// Sets activation and its attributes when the node is one that pare.Conv and pare.MatMul know.
+bool as_activation(const Graph& graph, const Node& node, Chain& chain);
+
+// Equal shapes as far as symbols can say: the sum then needs no broadcasting.
+bool same_shape(const Graph& graph, ValueId a, ValueId b);
+
 // A constant [.., width] whose other sizes are 1.
 bool is_row_vector(const Graph& graph, ValueId id, std::int64_t width);
 // Last-axis size of a linear node's result, -1 when not known.

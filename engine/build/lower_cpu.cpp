@@ -1,6 +1,7 @@
 #include "engine/build/lower_cpu.h"
 
 #include "engine/base/error.h"
+#include "engine/build/lower_codes.h"
 #include "engine/build/lower_integer.h"
 #include "engine/build/lowering.h"
 #include "engine/ir/schema.h"
@@ -101,6 +102,7 @@ Lowered lower_for_cpu(const Graph& source, const LowerOptions& options) {
   infer_shapes(*graph);
   lowered.twin.assign(graph->value_count(), ValueId::kNone);
   lowered.realized = lowering::lower_integer(*graph, kept, {options.integer, options.fuse});
+  if (options.integer && options.fuse) lowering::lower_codes(*graph, kept, lowered.realized);
   lowering::fold_constants(*graph);
   lowering::fuse_fake_quant(*graph, kept);
   if (options.fuse) lowering::fuse_linear(*graph, kept);

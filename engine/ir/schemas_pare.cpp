@@ -51,6 +51,12 @@ void qconv(InferContext& ctx) {
 
 void qmatmul(InferContext& ctx) { ctx.set_out(0, quantized_type(ctx), product_shape(ctx)); }
 
+// Codes to codes (engine/ops/qcodes.h).
+void qadd(InferContext& ctx) { ctx.set_out(0, ctx.in_dtype(7), ctx.in_shape(0)); }
+void qlookup(InferContext& ctx) {
+  ctx.set_out(0, dtype_attr(ctx, "y_dtype", ctx.in_dtype(0)), ctx.in_shape(0));
+}
+
 void pool(InferContext& ctx) {
   need_rank_at_least(ctx, 0, 3);
   Shape out = ctx.in_shape(0);
@@ -82,7 +88,9 @@ constexpr OpSchema kSchemas[] = {
     {"pare", "GlobalAveragePool", 1, 1, 1, 1, global_pool},
     {"pare", "MatMul", 2, 4, 1, 1, matmul},
     {"pare", "MaxPool", 1, 1, 1, 1, pool},
+    {"pare", "QAdd", 8, 8, 1, 1, qadd},
     {"pare", "QConv", 5, 12, 1, 1, qconv},
+    {"pare", "QLookup", 2, 2, 1, 1, qlookup},
     {"pare", "QMatMul", 5, 12, 1, 1, qmatmul},
     {"pare", "ToChannelsLast", 1, 1, 1, 1, channels_last},
     {"pare", "ToPlain", 1, 1, 1, 1, plain},

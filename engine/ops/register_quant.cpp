@@ -1,3 +1,4 @@
+#include "engine/ops/qcodes.h"
 #include "engine/ops/qconv.h"
 #include "engine/ops/qmatmul.h"
 #include "engine/ops/quantize_linear.h"
@@ -13,6 +14,10 @@ void register_quant(Registry& registry) {
   registry.add(qconv::ref_kernel());
   registry.add(qmatmul::gemm_kernel());
   registry.add(qmatmul::ref_kernel());
+  registry.add(qcodes::lookup_kernel());
+  registry.add(qcodes::lookup_ref_kernel());
+  registry.add(qcodes::add_kernel());
+  registry.add(qcodes::add_ref_kernel());
   registry.add(quantize_linear::quantize_rows_kernel());
   registry.add(quantize_linear::quantize_narrow_kernel());
   registry.add(quantize_linear::quantize_ref_kernel());
