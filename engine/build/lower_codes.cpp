@@ -139,6 +139,15 @@ void rewrite(Graph& graph, const Match& m) {
   replace_chain(graph, chain, std::move(node));
 }
 
+// Moves elements and computes nothing: no precision to speak of.
+bool only_moves(const Node& node) {
+  constexpr std::array kOps = {"Concat",       "Expand",      "Flatten", "Gather",         "Identity",
+                               "Reshape",      "Shape",       "Slice",   "Split",          "Squeeze",
+                               "Transpose",    "Unsqueeze",   "Tile",    "GatherElements", "GatherND",
+                               "DepthToSpace", "SpaceToDepth"};
+  return std::any_of(kOps.begin(), kOps.end(), [&](const char* op) { return node.is(op); });
+}
+
 // The types of the codes that a node reads dequantized, "" when it reads none.
 std::string requested(const Graph& graph, const Node& node) {
   std::string text;
@@ -158,7 +167,8 @@ void lower_codes(Graph& graph, const Kept& kept, std::vector<Realized>& rows) {
   for (const NodeId id : order) {
     const Node& node = graph.node(id);
     const bool linear = node.is("Conv") || node.is("ConvTranspose") || node.is("Gemm") || node.is("MatMul");
-    if (linear || !node.domain.empty() || node.is("QuantizeLinear") || node.is("DequantizeLinear")) continue;
+    if (linear || !node.domain.empty() || only_moves(node)) continue;
+    if (node.is("QuantizeLinear") || node.is("DequantizeLinear")) continue;
     Realized row{node.name, node.op, requested(graph, node), "float32 (fake-quantized)",
                  fmt::format("no integer kernel for this {}", node.op)};
     if (!row.requested.empty()) found[static_cast<std::size_t>(id)] = std::move(row);

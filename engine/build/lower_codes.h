@@ -6,7 +6,7 @@
 //     becomes pare.QAdd (equal shapes)
 //
 // Scales are per tensor and constant, codes int8 or uint8. Values in between that are kept or read by others
-// stay, and so does all else; the report has a row for each node that reads dequantized codes.
+// stay, and so does all else; the report has a row for each node that computes with dequantized codes.
 #pragma once
 
 #include <vector>
