@@ -122,7 +122,9 @@ void Session::Impl::check_inputs(const std::vector<Tensor>& inputs) const {
     if (want.dtype != got.dtype())
       throw make_error(ErrorCode::kUsage, "input '{}' is {}, the model wants {}", want.name,
                        name(got.dtype()), name(want.dtype))
-          .hint("convert the data, or give scale and layout in the data set so that it is converted");
+          .hint(
+              "save the array in that type; a data set (not `pare infer`) also converts, by its keys scale "
+              "and layout");
     if (!want.shape.fits(got.dims()))
       throw make_error(ErrorCode::kUsage, "input '{}' has shape {}, the model wants {}", want.name,
                        to_string(got.dims()), to_string(want.shape));

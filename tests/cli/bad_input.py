@@ -80,6 +80,7 @@ def usage(folder):
            'would take the place of what is read', '-o')
     check(open(model, 'rb').read() == open(RESNET, 'rb').read(), 'output over the input', 'the model was changed')
     expect('output over the data', ['calibrate', RESNET, '--data', f'{CALIBRATION}:{KEYS}', '-o', CALIBRATION], 2, 'what is read')
+    expect('a recipe as data', ['eval', RESNET, '--data', RECIPE], 2, 'this is a whole recipe', 'one data set')
     expect('no folder to write into', ['quantize', RESNET, '--format', 'int8', '--data', f'{CALIBRATION}:{KEYS}', '-o',
                                        os.path.join(folder, 'no', 'q.onnx')], 5, 'there is no folder')
     expect('no such input', ['infer', RESNET, '--input', f'imag={TEST_IMAGES}'], 2, "no input 'imag'", "'image'")
