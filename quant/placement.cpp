@@ -59,6 +59,24 @@ class Placer {
     return producer != NodeId::kNone && graph_.node(producer).is("DequantizeLinear");
   }
 
+  // FP8 kernels multiply in steps of 16 channels or more, so small operators gain nothing; and they are where
+  // FP8 hurts most: with one input channel the 3 mantissa bits are not averaged over anything.
+  std::string too_small_for_fp8(const Node& node, const Resolved& resolved) const {
+    const Format& format = resolved.activations.active() ? resolved.activations : resolved.weights;
+    if (!format.active() || format_info(format.dtype).is_integer() || !graph_.is_constant(node.in[1]))
+      return "";
+    const Dims& w = graph_.value(node.in[1]).constant.dims();
+    if (w.size() < 2) return "";
+    const bool conv = node.is("Conv") || node.is("ConvTranspose");
+    std::int64_t a = w[0], b = w[1];  // Gemm, MatMul: K and N in either order; Conv: M and C/group
+    if (conv) {
+      a /= node.attr("group", std::int64_t{1});  // Conv [M, C/group, ..], ConvTranspose [C, M/group, ..]
+    }
+    if (std::min(a, b) >= (conv ? 17 : 16)) return "";
+    return conv ? fmt::format("{} by {} channels a group: FP8 convolutions need more than 16", b, a)
+                : fmt::format("{} by {}: FP8 products need at least 16 a side", a, b);
+  }
+
   bool reads_softmax(const Node& node) const {
     return std::any_of(node.in.begin(), node.in.end(), [&](ValueId in) {
       const NodeId producer = in == ValueId::kNone ? NodeId::kNone : graph_.producer(in);
@@ -115,6 +133,7 @@ class Placer {
       return skip(node,
                   "its Softmax input lies in (0,1), where half of a symmetric integer grid is unused and "
                   "small weights round to nothing");
+    if (const std::string why = too_small_for_fp8(node, resolved); !why.empty()) return skip(node, why);
     bool any_weight = false;
     for (int slot = 0; slot < 2; ++slot) {
       const ValueId in = node.in[static_cast<std::size_t>(slot)];

@@ -103,10 +103,8 @@ TEST(Weights, SearchIsNeverWorseThanTheLargestMagnitude) {
   const Graph graph = test::residual_block();
   ThreadPool pool(1), two(2);
   for (const char* scheme : {"int8", "fp8"}) {
-    Spec spec;
-    spec.weights = scheme_from_name(scheme).weights;
-    spec.activations = scheme_from_name(scheme).activations;
-    const Placement placement = place(graph, spec);
+    const Placement placement = test::placement_in(graph, Target::kPare, scheme);
+    ASSERT_EQ(placement.weights.size(), 4u);
     const std::vector<WeightPlan> plain = plan_weights(graph, placement, "rtn", pool);
     const std::vector<WeightPlan> searched = plan_weights(graph, placement, "search", pool);
     const std::vector<WeightPlan> threaded = plan_weights(graph, placement, "search", two);

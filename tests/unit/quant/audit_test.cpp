@@ -17,11 +17,7 @@ Written write(Target target, const char* scheme) {
   Written w;
   w.source = test::residual_block();
   ThreadPool pool(1);
-  Spec spec;
-  spec.target = target;
-  spec.weights = scheme_from_name(scheme).weights;
-  spec.activations = scheme_from_name(scheme).activations;
-  w.plan.placement = place(w.source, spec);
+  w.plan.placement = test::placement_in(w.source, target, scheme);
   for (const ActivationSite& site : w.plan.placement.activations)
     w.plan.activations.push_back(activation_from_range(site.format, {-1, 2, "minmax"}));
   w.plan.weights = plan_weights(w.source, w.plan.placement, "search", pool);

@@ -68,4 +68,17 @@ Graph residual_block() {
   return g;
 }
 
+Placement placement_in(const Graph& graph, Target target, const char* scheme) {
+  const Scheme& formats = scheme_from_name(scheme);
+  Spec spec;
+  spec.target = target;
+  spec.activations.symmetric = formats.activations.symmetric;
+  spec.activations.dtype = formats.activations.symmetric ? DType::kI8 : formats.activations.dtype;
+  Placement placement = place(graph, spec);
+  for (ActivationSite& site : placement.activations) site.format = formats.activations;
+  for (WeightSite& site : placement.weights) site.format = formats.weights;
+  if (formats.weights.dtype != DType::kI8) placement.biases.clear();
+  return placement;
+}
+
 }  // namespace pare::quant::test

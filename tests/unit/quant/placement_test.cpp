@@ -105,6 +105,19 @@ TEST(Placement, RulesThatMatchNothingAreNamed) {
   EXPECT_NE(placement.unmatched[3].find("'nothing of the kind', which no tensor"), std::string::npos);
 }
 
+TEST(Placement, Fp8LeavesSmallOperatorsFloat) {
+  const Graph graph = test::residual_block();
+  Spec spec;
+  spec.weights = scheme_from_name("fp8").weights;
+  spec.activations = scheme_from_name("fp8").activations;
+  const Placement placement = place(graph, spec);
+  // 8 and 16 channels, and 5 classes: nothing here is large enough, and each is named with its reason.
+  EXPECT_TRUE(placement.weights.empty());
+  ASSERT_EQ(placement.skipped.size(), 4u);
+  EXPECT_EQ(placement.skipped[0].why, "8 by 16 channels a group: FP8 convolutions need more than 16");
+  EXPECT_EQ(placement.skipped[3].why, "5 by 16: FP8 products need at least 16 a side");
+}
+
 TEST(Placement, WeightOnlyTouchesNoActivation) {
   const Graph graph = test::residual_block();
   Spec spec;
