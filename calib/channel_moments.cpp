@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <mutex>
 
 #include "engine/base/error.h"
@@ -16,6 +17,45 @@ double unit_for(double largest) {
   int exponent = 0;
   std::frexp(largest, &exponent);
   return std::ldexp(1.0, exponent - 21);
+}
+
+constexpr std::int64_t kChunk = 8192;  // elements
+
+struct Units {
+  double inverse, inverse_square;
+  float limit;
+};
+
+// To the nearest whole number, ties to even, for |v| < 2^51: adding 1.5 * 2^52 leaves no bits behind the
+// point.
+double whole(double v) {
+  constexpr double kShift = 6755399441055744.0;
+  return (v + kShift) - kShift;
+}
+
+// Sums stay whole numbers below 2^53 (values below 2^22, fewer than 2^31 of them in a piece), so they are
+// exact.
+void add_row(const float* __restrict x, const float* __restrict image, std::int64_t channels,
+             std::int64_t inner, const Units& units, double* __restrict sum, double* __restrict square,
+             double* __restrict error) {
+  const auto add = [&](std::int64_t c, std::int64_t i) {
+    // NaN and infinities count as 0: they have a count of their own in the histogram.
+    const float finite = std::fabs(x[i]) <= std::numeric_limits<float>::max() ? x[i] : 0.0f;
+    const float bounded = std::min(std::max(finite, -units.limit), units.limit);
+    const double v = static_cast<double>(bounded);
+    sum[c] += whole(v * units.inverse);
+    square[c] += whole(v * v * units.inverse_square);
+    if (image != nullptr) {
+      const double e = static_cast<double>(image[i]) - static_cast<double>(x[i]);
+      error[c] += std::fabs(x[i]) <= std::numeric_limits<float>::max() ? whole(e * units.inverse) : 0.0;
+    }
+  };
+  if (inner == 1) {
+    for (std::int64_t c = 0; c < channels; ++c) add(c, c);
+  } else {
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t i = c * inner; i < (c + 1) * inner; ++i) add(c, i);
+  }
 }
 
 }  // namespace
@@ -52,39 +92,32 @@ void MomentCollector::collect(Slot& slot, const TensorView& values) {
   slot.count += static_cast<std::uint64_t>(rows * inner);
 
   const float limit = static_cast<float>(slot.request.amax);
-  const double inv_unit = 1 / slot.unit, inv_square = 1 / slot.square_unit;  // powers of two: exact
   const bool quantized = slot.request.scale > 0;
   QuantTarget target;
   target.type = slot.request.code_dtype;
+  // Rows are taken a few at a time, so that what fake_quantize wrote is still in the cache.
+  const std::int64_t row = channels * inner, together = std::max<std::int64_t>(1, kChunk / row);
   std::mutex mutex;
-  pool_.parallel_for(rows, 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<std::int64_t> sum(n), square(n), error(n);
-    std::vector<float> image(static_cast<std::size_t>(channels * inner));
-    for (std::int64_t r = begin; r < end; ++r) {
-      const float* x = values.as<float>() + r * channels * inner;
+  pool_.parallel_for(rows, together, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<double> sum(n), square(n), error(n);
+    std::vector<float> image(static_cast<std::size_t>(quantized ? together * row : 0));
+    for (std::int64_t first = begin; first < end; first += together) {
+      const std::int64_t count = std::min(together, end - first);
+      const float* x = values.as<float>() + first * row;
       if (quantized)
-        fake_quantize(x, ScaleLayout::per_tensor(channels * inner), &slot.request.scale,
+        fake_quantize(x, ScaleLayout::per_tensor(count * row), &slot.request.scale,
                       slot.request.zero_point != 0 ? &slot.request.zero_point : nullptr, target,
                       image.data());
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const auto k = static_cast<std::size_t>(c);
-        for (std::int64_t i = c * inner; i < (c + 1) * inner; ++i) {
-          if (!std::isfinite(x[i])) continue;
-          const double v = static_cast<double>(std::clamp(x[i], -limit, limit));
-          sum[k] += static_cast<std::int64_t>(std::nearbyint(v * inv_unit));
-          square[k] += static_cast<std::int64_t>(std::nearbyint(v * v * inv_square));
-          if (quantized)
-            error[k] += static_cast<std::int64_t>(std::nearbyint(
-                (static_cast<double>(image[static_cast<std::size_t>(i)]) - static_cast<double>(x[i])) *
-                inv_unit));
-        }
-      }
+      const Units units{1 / slot.unit, 1 / slot.square_unit, limit};  // powers of two: exact
+      for (std::int64_t r = 0; r < count; ++r)
+        add_row(x + r * row, quantized ? image.data() + r * row : nullptr, channels, inner, units, sum.data(),
+                square.data(), error.data());
     }
-    const std::lock_guard<std::mutex> lock(mutex);  // integer sums: any order gives the same
+    const std::lock_guard<std::mutex> lock(mutex);  // whole numbers: any order gives the same
     for (std::size_t k = 0; k < n; ++k) {
-      slot.sum[k] += sum[k];
-      slot.square[k] += square[k];
-      slot.error[k] += error[k];
+      slot.sum[k] += static_cast<std::int64_t>(sum[k]);
+      slot.square[k] += static_cast<std::int64_t>(square[k]);
+      slot.error[k] += static_cast<std::int64_t>(error[k]);
     }
   });
 }
