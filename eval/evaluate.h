@@ -60,7 +60,7 @@ struct Evaluation {
   std::optional<double> arithmetic_sqnr_db;
   std::int64_t arithmetic_top1_differs = 0;
   std::vector<LayerDifference> layers;  // in the order of the reference graph
-  std::vector<ClipShare> clipping;      // by the order of options.ranges
+  std::vector<ClipShare> clipping;      // of the ranges whose value the reference has
   std::vector<Realized> realized;       // by the integer lowering; empty with kFake
   double reference_seconds = 0, candidate_seconds = 0, integer_seconds = 0;
 };

@@ -180,6 +180,7 @@ LayerFigures compare_layers(const Graph& reference, const Graph& candidate, Data
   }
   std::int64_t outside = 0, seen = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i].seen == 0) continue;  // the reference has no such value (smoothed)
     figures.clipping.push_back({ranges[i].tensor, counts[i].share()});
     outside += counts[i].outside;
     seen += counts[i].seen;

@@ -374,12 +374,34 @@ class Flow {
     keep_if_better(std::move(corrected));
   }
 
+  // A smoothed value is not the source model's value of that name any more: under a name of its own nobody
+  // compares the two.
+  void rename_smoothed(Graph& graph) const {
+    for (const quant::SmoothGroup& group : quant::find_smooth_groups(base_.graph)) {
+      const std::string& name = base_.graph.value(group.value).name;
+      if (std::none_of(out_.smoothed.begin(), out_.smoothed.end(),
+                       [&](const SmoothedValue& value) { return value.tensor == name; }))
+        continue;
+      std::vector<NodeId> nodes = group.between;
+      nodes.push_back(group.producer);
+      for (const NodeId node : nodes) {
+        const ValueId out = graph.node(node).out[0];
+        if (graph.is_output(out)) continue;
+        graph.rename(out, graph.value(out).name + "_smoothed");
+        graph.value(out).origin.clear();
+      }
+    }
+  }
+
   void finish() {
     const Variant& v = *best_.variant;
     out_.plan = best_.plan;
     out_.source = best_.graph;
     out_.biases_corrected = best_.biases;
-    if (&v != &smoothed_) out_.smoothed.clear();
+    if (&v != &smoothed_)
+      out_.smoothed.clear();
+    else
+      rename_smoothed(out_.source);
     for (ScoredCandidate& c : out_.candidates) c.chosen = c.name == best_.label;
     out_.ranges = best_.ranges;
     for (const TensorStats* s : v.stats) out_.stats.push_back(*s);
