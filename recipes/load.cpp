@@ -6,6 +6,7 @@
 #include "engine/base/limits.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
+#include "engine/base/sha256.h"
 #include "recipes/fields.h"
 
 namespace pare {
@@ -169,6 +170,21 @@ LoadedRecipe parse_recipe(std::string_view text, const std::string& name, const 
   escape_variables(canonical);
   loaded.text = emit_yaml(canonical);
   return loaded;
+}
+
+std::string model_recipe_hash(const Recipe& recipe) {
+  Recipe part = recipe;
+  part.name.clear();
+  part.evaluate.reset();
+  part.build.reset();
+  part.report.clear();
+  part.datasets.clear();
+  if (recipe.calibrate && !recipe.calibrate->data.empty()) {
+    DatasetEntry& entry = part.datasets[recipe.calibrate->data];
+    entry = recipe.datasets.at(recipe.calibrate->data);
+    entry.spec.batch = DatasetSpec().batch;
+  }
+  return hex(sha256(emit_yaml(write_fields([&](Fields& f) { describe(f, part); }))));
 }
 
 LoadedRecipe load_recipe(const std::string& path, const RecipeOptions& options) {

@@ -34,6 +34,10 @@ LoadedRecipe parse_recipe(std::string_view text, const std::string& name, const 
 // start from its own folder.
 DatasetEntry load_dataset_file(const std::string& path);
 
+// SHA-256 of the part of a recipe that decides the model's bytes: not how it is judged and reported, nor how
+// many samples are read at once. It goes into the model (metadata_props, pare.recipe).
+std::string model_recipe_hash(const Recipe& recipe);
+
 // What the grammar alone cannot see: names that refer to nothing, combinations that make no sense, gates on
 // metrics that are not computed, missing files. Called by the functions above.
 void check_recipe(const Recipe& recipe, const TreeNode& tree, bool check_files);

@@ -37,6 +37,7 @@ Files run_load(RunState& state) {
   report.provenance.push_back({"pare", state.options().pare_version});
   report.provenance.push_back({"instruction class", reproducibility_class(isa())});
   report.provenance.push_back({"recipe sha256", hex(sha256(state.loaded().text))});
+  report.provenance.push_back({"recipe hash in the model", model_recipe_hash(r)});
   report.provenance.push_back({"model", file_name(r.model.path)});
   report.provenance.push_back({"model sha256", sha256_of_file(model)});
   check_inputs(state.loaded());
@@ -115,7 +116,7 @@ Files run_quantize(RunState& state) {
     }
   }
   QuantizeOutcome outcome = quantize_model(input, quantize_choices(*r.quantize));
-  outcome.quantized.metadata["pare.recipe"] = hex(sha256(state.loaded().text));
+  outcome.quantized.metadata["pare.recipe"] = model_recipe_hash(r);
   if (statistics != nullptr) outcome.quantized.metadata["pare.data"] = statistics->data_hash.hex();
   WriteOptions write;
   write.opset = static_cast<int>(r.export_as.opset);

@@ -231,6 +231,27 @@ def folders(folder):
     check(shown.code == 0 and all(s['resumed'] for s in shown.json()['stages']), 'a finished run is shown again', shown.err)
 
 
+def broken_images(folder):
+    """NaN in images: refused, named; with the thresholds of the recipe raised, counted and let pass."""
+    global COUNT
+    COUNT += 2
+    images = ((numpy.load(CALIBRATION)[:64] / 255 - 0.286) / 0.353).astype(numpy.float32).transpose(0, 3, 1, 2)
+    images[5, 0, 3, 3] = numpy.nan
+    numpy.save(folder + '/nan.npy', images)
+    text = open(RECIPE).read().replace('path: ', 'path: ' + FASHION + '/').replace('labels: ', 'labels: ' + FASHION + '/')
+    line = [part for part in text.split('\n') if part.strip().startswith('calibration:')][0]
+    text = text.replace(line, '  calibration: {path: %s/nan.npy, samples: 48}' % folder)
+    path = os.path.join(folder, 'nan.yaml')
+    open(path, 'w').write(text)
+    run = os.path.join(folder, 'nan')
+    refused = pare('run', path, '--out', run)
+    check(refused.code == 3 and 'NaN' in refused.err and 'nan.npy' in refused.err, 'NaN in a run', refused.err)
+    passed = pare('run', path, '--out', run, '--force', *SMALL[2:], '--set', 'datasets.calibration.max_nonfinite=1', '--set',
+                  'calibrate.max_nonfinite=0.1', '--json')
+    check(passed.code == 0, 'NaN let pass', passed.err)
+    check(any('NaN' in warning for warning in passed.json()['warnings']), 'NaN let pass: reported', passed.out[-500:])
+
+
 def gates(folder):
     """A gate that fails: exit code 1, everything else as ever."""
     global COUNT
@@ -246,7 +267,7 @@ def gates(folder):
 
 
 with workplace() as place:
-    for part in (usage, data, stale, models, recipes, disk, folders, gates):
+    for part in (usage, data, stale, models, recipes, disk, folders, broken_images, gates):
         sub = os.path.join(place, part.__name__)
         os.mkdir(sub)
         part(sub)
