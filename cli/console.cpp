@@ -89,7 +89,7 @@ class Lines final : public Steps {
   void show(bool last) override {
     if (done_ == 0) return;
     if (last) {
-      if (since(start_) < 1) return;  // not worth a line
+      if (since(start_) < 5) return;  // not worth a line
       std::fputs(fmt::format("{}: {} in {:.1f} s ({:.3g}/s)\n", what_, done_, since(start_), rate()).c_str(),
                  stderr);
       return;

@@ -173,11 +173,15 @@ std::vector<std::int64_t> largest_outputs(const Tensor& outputs) {
 
 namespace {
 
+bool any_kernel(const std::vector<Realized>& rows) {
+  return std::any_of(rows.begin(), rows.end(), [](const Realized& row) { return row.why.empty(); });
+}
+
 // Metrics, and the two arithmetics against each other. Its sessions are gone when it returns.
 Evaluation compare_outputs(const Graph& reference, const Graph& candidate, Dataset& data,
                            const EvaluateOptions& options) {
   const bool fake = options.arithmetic != Arithmetic::kInteger;
-  const bool integer = options.arithmetic != Arithmetic::kFake;
+  bool integer = options.arithmetic != Arithmetic::kFake;
   Evaluation result;
   result.samples = data.sample_count();
 
@@ -186,7 +190,15 @@ Evaluation compare_outputs(const Graph& reference, const Graph& candidate, Datas
   Runner reference_run(reference, as_float, options.pool);
   std::optional<Runner> fake_run, integer_run;
   if (fake) fake_run.emplace(candidate, as_float, options.pool);
-  if (integer) integer_run.emplace(candidate, as_integer, options.pool);
+  if (integer) {
+    integer_run.emplace(candidate, as_integer, options.pool);
+    result.realized = integer_run->realized();
+    // A model that no integer kernel takes (FP8, weights only) would run the same way twice.
+    if (fake && !any_kernel(result.realized)) {
+      integer = false;
+      integer_run.reset();
+    }
+  }
 
   Scorer reference_score(options.metrics, false), fake_score(options.metrics, true),
       integer_score(options.metrics, true);
@@ -214,7 +226,6 @@ Evaluation compare_outputs(const Graph& reference, const Graph& candidate, Datas
   for (const Comparison& c : between)
     result.arithmetic_sqnr_db =
         result.arithmetic_sqnr_db ? std::min(*result.arithmetic_sqnr_db, c.sqnr_db()) : c.sqnr_db();
-  if (integer) result.realized = integer_run->realized();
   result.reference_seconds = reference_run.seconds();
   if (fake) result.candidate_seconds = fake_run->seconds();
   if (integer) result.integer_seconds = integer_run->seconds();

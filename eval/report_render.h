@@ -17,7 +17,7 @@ Report report_from_json(const Json& json, const std::string& what);
 std::string render_markdown(const Report& report);  // for a pull request: tables, details folded
 // One file without scripts or links to others; plots are inline SVG; light and dark by the reader's system.
 std::string render_html(const Report& report);
-// JUnit XML: a test case a gate, one for the audit, one for each realized precision that differs.
+// JUnit XML: a test case a gate and one for the audit.
 std::string render_junit(const Report& report);
 
 // One sentence: what happened to the first metric, the size, and whether the gates passed.

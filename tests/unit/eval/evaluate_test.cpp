@@ -32,8 +32,8 @@ ValueId add_op(Graph& graph, const std::string& op, const std::string& out_name,
   return out;
 }
 
-// scale 0: float.
-Graph model(float scale) {
+// scale 0: float. Weight codes of 64 at a scale of 1/64 are the identity exactly.
+Graph model(float scale, bool weight_codes = true) {
   Graph graph;
   graph.opset = 17;
   Value x;
@@ -42,8 +42,14 @@ Graph model(float scale) {
   x.shape = Shape({Dim::named("batch"), Dim::of(kClasses)});
   ValueId at = graph.add_value(std::move(x));
   graph.inputs.push_back(at);
-  const ValueId weight =
+  ValueId weight =
       graph.add_constant("w", Tensor::from<float>(DType::kF32, {3, 3}, {1, 0, 0, 0, 1, 0, 0, 0, 1}));
+  if (scale > 0 && weight_codes) {
+    const std::vector<std::int8_t> codes = {64, 0, 0, 0, 64, 0, 0, 0, 64};
+    const ValueId q = graph.add_constant("w_q", Tensor::from(DType::kI8, {3, 3}, codes));
+    weight =
+        add_op(graph, "DequantizeLinear", "w_dq", {q, graph.add_constant("w_s", Tensor::scalar(0.015625f))});
+  }
   if (scale > 0) {
     const ValueId s = graph.add_constant("s", Tensor::scalar(scale));
     const std::int8_t zero_code = 0;
@@ -107,7 +113,18 @@ TEST_F(EvaluateTest, FiguresAreThoseOfTheFormulas) {
   EXPECT_NEAR(e.layers[0].sqnr_db, 10 * std::log10((signal - 1e4) / 0.05), 1e-5);
   EXPECT_EQ(e.integer.at("top1"), 0.8);
   EXPECT_EQ(e.arithmetic_top1_differs, 0);
+  ASSERT_EQ(e.realized.size(), 1u);
+  EXPECT_EQ(e.realized[0].why, "");
   EXPECT_EQ(e.not_finite_candidate, 0);
+}
+
+TEST_F(EvaluateTest, WhatNoIntegerKernelTakesRunsOnce) {
+  Dataset data(spec(), model_inputs(model(0)));
+  const Evaluation e = evaluate(model(0), model(0.5f, false), data, options());
+  EXPECT_EQ(e.candidate.at("top1"), 0.8);
+  EXPECT_TRUE(e.integer.empty());
+  EXPECT_FALSE(e.arithmetic_sqnr_db.has_value());
+  for (const Realized& row : e.realized) EXPECT_NE(row.why, "") << row.node;
 }
 
 TEST_F(EvaluateTest, NothingDependsOnBatchOrThreads) {
