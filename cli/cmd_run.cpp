@@ -3,7 +3,6 @@
 #include "cli/version.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
-#include "engine/base/memory.h"
 #include "engine/base/paths.h"
 #include "eval/report_render.h"
 #include "recipes/pipeline.h"
@@ -44,7 +43,6 @@ class RunCommand final : public Command {
     options_.message = [&](const std::string& text) { context.message(text); };
     options_.pare_version = version();
     if (dry_) return dry_run(context, recipe);
-    start_memory_sampling();
     const RunOutcome outcome = run_recipe(recipe, options_);
     for (const std::string& warning : outcome.report.warnings) context.warn(warning);
     context.document() = report_to_json(outcome.report);

@@ -248,6 +248,7 @@ int run(std::vector<std::string> arguments) {
         args.parse(arguments);
         check_common(common);
         install_cancel_signals();
+        start_memory_sampling();
         code = command->run(context);
         if (common.json) write_stdout(document_text(name, context.document(), context.warnings(), start));
       },
