@@ -1,5 +1,7 @@
 #include "graphsurgeon/onnx/raise.h"
 
+#include <stdexcept>
+
 #include <algorithm>
 #include <utility>
 
@@ -320,8 +322,20 @@ NodeId Raiser::emit(Node node) { return graph_.add_node(std::move(node)); }
 
 void Raiser::append(Node node) {
   if (node.domain.empty()) {
-    for (const Entry& entry : kRules)
-      if (opset_ < entry.below && node.op == entry.op && !entry.rule(*this, node)) return;
+    for (const Entry& entry : kRules) {
+      if (opset_ >= entry.below || node.op != entry.op) continue;
+      // The checker looks at arity only where it knows the operator's version, and inliners make nodes anew.
+      const bool whole = !node.in.empty() && node.in[0] != ValueId::kNone && !node.out.empty() &&
+                         node.out[0] != ValueId::kNone;
+      try {
+        if (!whole) throw std::out_of_range("first input or output");
+        if (!entry.rule(*this, node)) return;
+      } catch (const std::out_of_range&) {
+        throw make_error(ErrorCode::kBadFile, "a {} node lacks an input or output that its operator needs",
+                         node.op)
+            .at(fmt::format("node '{}'", node.name));
+      }
+    }
     if (opset_ < 13 && !node.out.empty() && node.out[0] != ValueId::kNone)
       guessed_[node.out[0]] = guess_dtype(*this, node);
   }
