@@ -1,8 +1,7 @@
 #include "graphsurgeon/onnx/raise.h"
 
-#include <stdexcept>
-
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "engine/base/error.h"
