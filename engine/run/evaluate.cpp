@@ -23,7 +23,9 @@ std::vector<Tensor> evaluate_node(const Graph& graph, const Node& node, const st
   const Kernel& kernel = cpu_registry().pick(call, Backend::kCpu, true);
   if (kernel.alias >= 0) {
     const Tensor& source = inputs[static_cast<std::size_t>(kernel.alias)];
-    outputs[0] = source.clone().reshaped(types[0].dims);
+    const std::int64_t offset = kernel.alias_offset != nullptr ? kernel.alias_offset(call) : 0;
+    const auto* begin = static_cast<const std::byte*>(source.data()) + offset;
+    outputs[0] = Tensor::share(types[0].dtype, types[0].dims, begin, nullptr).clone();
     return outputs;
   }
   std::shared_ptr<const void> prepared;

@@ -68,6 +68,10 @@ const Case kCases[] = {
      R"(g (float[6] x) => (float[1,2,3] y) <int64[0] e = {}, int64[3] l = {1,2,3}> {
           s = Concat <axis = 0> (e, l) y = Reshape(x, s) })",
      "g (float[6] x) => (float[1,2,3] y) <int64[3] s = {1,2,3}> { y = Reshape(x, s) }"},
+    {"rows_of_a_constant", &kFoldConstants,  // the kernel only points into its input
+     R"(g (float[2] x) => (float[1,2] y) <float[3,2] w = {1,2,3,4,5,6}, int64[1] b = {1}, int64[1] e = {2}, int64[1] a = {0}> {
+          s = Slice(w, b, e, a) y = Add(x, s) })",
+     R"(g (float[2] x) => (float[1,2] y) <float[1,2] s = {3,4}> { y = Add(x, s) })"},
     // --- inline_if
     {"constant_condition", &kInlineIf,
      R"(g (float[2] x) => (float[2] z) <bool c = {1}> {
