@@ -1,0 +1,131 @@
+#include "tests/conformance/suite.h"
+
+#include <dirent.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "engine/base/mapped_file.h"
+#include "engine/run/session.h"
+#include "graphsurgeon/onnx/proto.h"
+#include "graphsurgeon/onnx/read.h"
+#include "graphsurgeon/onnx/tensor_proto.h"
+#include "tests/conformance/compare.h"
+
+namespace pare::conformance {
+namespace {
+
+bool exists(const std::string& path) {
+  std::FILE* const file = std::fopen(path.c_str(), "rb");
+  if (file != nullptr) std::fclose(file);
+  return file != nullptr;
+}
+
+template <typename Proto>
+void parse(const std::string& path, Proto& proto) {
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    fail(ErrorCode::kUnsupported, "a file of the test that does not parse");
+}
+
+// input_0.pb, input_1.pb, ...; kUnsupported for sequences and optionals, which do not parse as tensors.
+std::vector<Tensor> tensors(const std::string& folder, const std::string& kind) {
+  std::vector<Tensor> all;
+  for (int i = 0; exists(folder + "/" + kind + "_" + std::to_string(i) + ".pb"); ++i) {
+    onnx::TensorProto proto;
+    parse(folder + "/" + kind + "_" + std::to_string(i) + ".pb", proto);
+    if (proto.data_type() == onnx::TensorProto::UNDEFINED)
+      fail(ErrorCode::kUnsupported, "an {} that is no tensor", kind);
+    TensorSource source;
+    all.push_back(read_tensor(proto, source).clone());
+  }
+  return all;
+}
+
+Tolerance tolerance_of(const SuiteTest& test) {
+  Tolerance tolerance;
+  const std::string path = test.path + "/data.json";
+  if (!exists(path)) return tolerance;
+  const Json data = read_json_file(path);
+  tolerance.relative = data.value("rtol", tolerance.relative);
+  tolerance.absolute = data.value("atol", tolerance.absolute);
+  return tolerance;
+}
+
+std::string run_sets(const SuiteTest& test, ThreadPool& pool) {
+  const auto graph = std::make_shared<const Graph>(read_onnx(test.path + "/model.onnx"));
+  const Tolerance tolerance = tolerance_of(test);
+  int sets = 0;
+  for (;; ++sets) {
+    const std::string folder = test.path + "/test_data_set_" + std::to_string(sets);
+    if (!exists(folder + "/output_0.pb")) break;
+    SessionOptions options;
+    options.pool = &pool;
+    Session session(graph, options);
+    const std::vector<Tensor> in = tensors(folder, "input"), want = tensors(folder, "output");
+    const std::vector<Tensor> got = session.run(in);
+    if (got.size() != want.size()) return fmt::format("{} outputs, should be {}", got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const std::string why =
+          is_random(test.name) ? shape_difference(got[i], want[i]) : difference(got[i], want[i], tolerance);
+      if (!why.empty()) return fmt::format("output {} {}", i, why);
+    }
+    if (is_random(test.name))
+      if (std::string why = random_difference(test.name, in, got); !why.empty()) return why;
+  }
+  return sets == 0 ? "the test has no data" : "";
+}
+
+std::string one_line(std::string text, const std::string& path) {
+  for (const std::string& cut : {"while reading ONNX model '" + path + "/model.onnx': ", path + "/"})
+    for (std::size_t at; (at = text.find(cut)) != std::string::npos;) text.erase(at, cut.size());
+  return text.substr(0, text.find('\n'));  // each kernel's reason follows; the first line says what was asked
+}
+
+bool is_optimizer_or_preview(const std::string& domain) {
+  return domain.find("training") != std::string::npos || domain.find("preview") != std::string::npos;
+}
+
+}  // namespace
+
+std::vector<SuiteTest> suite_tests(const std::string& root, const std::string& folder) {
+  std::vector<SuiteTest> tests;
+  DIR* const dir = opendir((root + "/" + folder).c_str());
+  if (dir == nullptr) return tests;
+  while (const dirent* entry = readdir(dir)) {
+    const std::string path = root + "/" + folder + "/" + entry->d_name;
+    if (entry->d_name[0] != '.' && exists(path + "/model.onnx"))
+      tests.push_back({folder, entry->d_name, path});
+  }
+  closedir(dir);
+  std::sort(tests.begin(), tests.end(),
+            [](const SuiteTest& a, const SuiteTest& b) { return a.name < b.name; });
+  return tests;
+}
+
+std::string group_of(const SuiteTest& test) {
+  if (test.folder != "node") return test.folder;
+  onnx::ModelProto model;
+  parse(test.path + "/model.onnx", model);
+  bool ml = false;
+  for (const onnx::NodeProto& node : model.graph().node()) {
+    if (is_optimizer_or_preview(node.domain())) return "training and preview";
+    ml = ml || node.domain() == "ai.onnx.ml";
+  }
+  if (is_random(test.name)) return "random";
+  if (test.name.find("image_decoder") != std::string::npos) return "image";
+  return ml ? "ai.onnx.ml" : "ai.onnx";
+}
+
+std::string run_test(const SuiteTest& test, ThreadPool& pool) {
+  try {
+    return one_line(run_sets(test, pool), test.path);
+  } catch (const std::exception& error) {
+    return one_line(error.what(), test.path);
+  }
+}
+
+}  // namespace pare::conformance
