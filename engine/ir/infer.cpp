@@ -330,11 +330,12 @@ class RunInference final : public InferContext {
 
   void set_out(int i, DType dtype, Shape shape) override {
     if (!wants_output(i)) return;
-    if (!shape.concrete())
-      throw make_error(ErrorCode::kUnsupported, "the size of output {} follows from the data alone: {}", i,
-                       to_string(shape))
-          .at(label(node_));
-    out_[static_cast<std::size_t>(i)] = {dtype, shape.sizes()};
+    if (!shape.ranked)
+      throw make_error(ErrorCode::kUnsupported, "no rule gives the rank of output {}", i).at(label(node_));
+    OutputType& out = out_[static_cast<std::size_t>(i)];
+    out.dtype = dtype;
+    out.dims.clear();
+    for (const Dim& dim : shape.dims) out.dims.push_back(dim.value);
   }
 
   std::vector<OutputType> take() { return std::move(out_); }
@@ -367,6 +368,10 @@ KnownInts infer_ints(Graph& graph) {
 }
 
 void infer_shapes(Graph& graph) { infer_ints(graph); }
+
+bool OutputType::open() const {
+  return std::any_of(dims.begin(), dims.end(), [](std::int64_t d) { return d < 0; });
+}
 
 std::vector<OutputType> infer_node(const Graph& graph, const Node& node, const std::vector<TensorView>& in,
                                    bool* read_values) {

@@ -74,11 +74,14 @@ KnownInts infer_ints(Graph& graph);
 
 struct OutputType {
   DType dtype = DType::kUndefined;
-  Dims dims;
+  Dims dims;  // -1: the data alone decides
+
+  bool open() const;  // a size is -1
 };
 // The same rules with numbers, for one node of a run. `in[i]` has data, always. `read_values` is set
-// when a rule looked at an input's data (so the result holds for these values only).
-// Error kBadFile (shape contradiction) or kUnsupported (a size the rule cannot give).
+// when a rule looked at an input's data (so the result holds for these values only). Sizes that no rule
+// gives, since they take the operator's own work (NonZero, Unique), come back as -1.
+// Error kBadFile (shape contradiction) or kUnsupported (a type or rank that the rule cannot give).
 std::vector<OutputType> infer_node(const Graph& graph, const Node& node, const std::vector<TensorView>& in,
                                    bool* read_values);
 

@@ -11,6 +11,7 @@ std::span<const OpSchema> elementwise_schemas();  // one output element from one
 std::span<const OpSchema> nn_schemas();           // convolution, pooling, normalization, recurrent, attention
 std::span<const OpSchema> tensor_schemas();       // data movement: Reshape, Slice, Gather, ...
 std::span<const OpSchema> size_schemas();         // Shape, Range, ConstantOfShape, ...
+std::span<const OpSchema> select_schemas();       // NonZero, Compress, Unique: sizes follow from the data
 std::span<const OpSchema> reduce_schemas();       // Reduce*, ArgMax, ArgMin, TopK, CumSum
 std::span<const OpSchema> quant_schemas();        // QuantizeLinear, DequantizeLinear, integer arithmetic
 std::span<const OpSchema> pare_schemas();         // what lowering makes: fused, channels-last, integer

@@ -1,4 +1,4 @@
-// Tensors made of sizes and numbers: Shape, Size, Constant, ConstantOfShape, Range, EyeLike, OneHot, NonZero.
+// Tensors made of sizes and numbers: Shape, Size, Constant, ConstantOfShape, Range, EyeLike, OneHot.
 #include <algorithm>
 #include <cmath>
 
@@ -91,11 +91,6 @@ void constant(InferContext& ctx) {
                 Shape({Dim::of(static_cast<std::int64_t>(node.attr_ints("value_ints").size()))}));
 }
 
-void non_zero(InferContext& ctx) {
-  const Shape& in = ctx.in_shape(0);
-  ctx.set_out(0, DType::kI64, Shape({in.ranked ? Dim::of(in.rank()) : Dim{}, Dim{}}));
-}
-
 void one_hot(InferContext& ctx) {
   Shape shape = ctx.in_shape(0);
   double depth = 0;
@@ -115,9 +110,9 @@ void eye_like(InferContext& ctx) {
 
 constexpr OpSchema kSchemas[] = {
     {"", "Constant", 0, 0, 1, 1, constant}, {"", "ConstantOfShape", 1, 1, 1, 1, constant_of_shape},
-    {"", "EyeLike", 1, 1, 1, 1, eye_like},  {"", "NonZero", 1, 1, 1, 1, non_zero},
-    {"", "OneHot", 3, 3, 1, 1, one_hot},    {"", "Range", 3, 3, 1, 1, range},
-    {"", "Shape", 1, 1, 1, 1, shape_of},    {"", "Size", 1, 1, 1, 1, size_of},
+    {"", "EyeLike", 1, 1, 1, 1, eye_like},  {"", "OneHot", 3, 3, 1, 1, one_hot},
+    {"", "Range", 3, 3, 1, 1, range},       {"", "Shape", 1, 1, 1, 1, shape_of},
+    {"", "Size", 1, 1, 1, 1, size_of},
 };
 
 }  // namespace

@@ -362,37 +362,17 @@ void space_to_depth(InferContext& ctx) {
               Shape({in.dims[0], product(in.dims[1], Dim::of(b * b)), part(in.dims[2]), part(in.dims[3])}));
 }
 
-void compress(InferContext& ctx) {
-  Shape shape = ctx.in_shape(0);
-  if (!ctx.node().has_attr("axis")) return ctx.set_out(0, ctx.in_dtype(0), of_rank(1));
-  if (shape.ranked)
-    shape.dims[static_cast<std::size_t>(
-        checked_axis(ctx, ctx.node().attr("axis", std::int64_t{0}), shape.rank()))] = {};
-  ctx.set_out(0, ctx.in_dtype(0), shape);
-}
-
 constexpr OpSchema kSchemas[] = {
-    {"", "Compress", 2, 2, 1, 1, compress},
-    {"", "Concat", 1, -1, 1, 1, concat},
-    {"", "DepthToSpace", 1, 1, 1, 1, depth_to_space},
-    {"", "Expand", 2, 2, 1, 1, expand},
-    {"", "Flatten", 1, 1, 1, 1, flatten},
-    {"", "Gather", 2, 2, 1, 1, gather},
-    {"", "GatherElements", 2, 2, 1, 1, gather_elements},
-    {"", "GatherND", 2, 2, 1, 1, gather_nd},
-    {"", "Pad", 2, 4, 1, 1, pad},
-    {"", "Reshape", 2, 2, 1, 1, reshape},
-    {"", "ReverseSequence", 2, 2, 1, 1, same},
-    {"", "ScatterElements", 3, 3, 1, 1, same},
-    {"", "ScatterND", 3, 3, 1, 1, same},
-    {"", "Slice", 3, 5, 1, 1, slice},
-    {"", "SpaceToDepth", 1, 1, 1, 1, space_to_depth},
-    {"", "Split", 1, 2, 1, -1, split},
-    {"", "Squeeze", 1, 2, 1, 1, squeeze},
-    {"", "TensorScatter", 2, 3, 1, 1, same},
-    {"", "Tile", 2, 2, 1, 1, tile},
-    {"", "Transpose", 1, 1, 1, 1, transpose},
-    {"", "Trilu", 1, 2, 1, 1, same},
+    {"", "Concat", 1, -1, 1, 1, concat},       {"", "DepthToSpace", 1, 1, 1, 1, depth_to_space},
+    {"", "Expand", 2, 2, 1, 1, expand},        {"", "Flatten", 1, 1, 1, 1, flatten},
+    {"", "Gather", 2, 2, 1, 1, gather},        {"", "GatherElements", 2, 2, 1, 1, gather_elements},
+    {"", "GatherND", 2, 2, 1, 1, gather_nd},   {"", "Pad", 2, 4, 1, 1, pad},
+    {"", "Reshape", 2, 2, 1, 1, reshape},      {"", "ReverseSequence", 2, 2, 1, 1, same},
+    {"", "ScatterElements", 3, 3, 1, 1, same}, {"", "ScatterND", 3, 3, 1, 1, same},
+    {"", "Slice", 3, 5, 1, 1, slice},          {"", "SpaceToDepth", 1, 1, 1, 1, space_to_depth},
+    {"", "Split", 1, 2, 1, -1, split},         {"", "Squeeze", 1, 2, 1, 1, squeeze},
+    {"", "TensorScatter", 2, 3, 1, 1, same},   {"", "Tile", 2, 2, 1, 1, tile},
+    {"", "Transpose", 1, 1, 1, 1, transpose},  {"", "Trilu", 1, 2, 1, 1, same},
     {"", "Unsqueeze", 2, 2, 1, 1, unsqueeze},
 };
 

@@ -1,6 +1,9 @@
 #include "engine/ops/kernel.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "engine/base/error.h"
 
 namespace pare {
 
@@ -15,6 +18,26 @@ void* Scratch::take(std::size_t bytes) {
 const TensorView& OpCall::input(int i) const {
   static const TensorView absent;
   return i >= 0 && static_cast<std::size_t>(i) < in.size() ? in[static_cast<std::size_t>(i)] : absent;
+}
+
+bool OpCall::wants(int i) const {
+  return i >= 0 && static_cast<std::size_t>(i) < out.size() && out[static_cast<std::size_t>(i)].present();
+}
+
+bool OpCall::has_open_sizes() const {
+  return std::any_of(out.begin(), out.end(), [](const TensorView& view) {
+    return view.present() && std::any_of(view.dims.begin(), view.dims.end(), [](auto d) { return d < 0; });
+  });
+}
+
+TensorView OpCall::allocate(int i, Dims dims) const {
+  PARE_ASSERT(allocator != nullptr && wants(i));
+  const TensorView& promised = out[static_cast<std::size_t>(i)];
+  PARE_ASSERT(promised.dims.size() == dims.size());
+  for (std::size_t k = 0; k < dims.size(); ++k)
+    PARE_ASSERT(promised.dims[k] < 0 || promised.dims[k] == dims[k]);
+  void* const data = allocator->allocate(i, dims);
+  return {promised.dtype, std::move(dims), data};
 }
 
 }  // namespace pare

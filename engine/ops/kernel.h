@@ -30,18 +30,33 @@ class Scratch {
   Tensor memory_;
 };
 
+// Gives a kernel, while it runs, the memory of an output whose sizes only the data decides.
+class OutputAllocator {
+ public:
+  virtual ~OutputAllocator() = default;
+  // For output i, which is wanted. The dtype is as decided, sizes the rule gave must come back unchanged.
+  virtual void* allocate(int i, const Dims& dims) = 0;
+};
+
 struct OpCall {
   const Node* node = nullptr;
   // In why_not and prepare, `data` is null unless the input is a constant. In run, it is there.
-  std::span<const TensorView> in;   // !present(): an optional input left out
-  std::span<const TensorView> out;  // dtype and dims are decided, data is there in run. !present(): unwanted
+  std::span<const TensorView> in;  // !present(): an optional input left out
+  // dtype and dims are decided, data is there in run. !present(): unwanted. Where sizes follow from the data
+  // alone (NonZero, Unique) they are -1 and data is null: run calls allocate() for each such output.
+  std::span<const TensorView> out;
   ThreadPool* pool = nullptr;
   Scratch* scratch = nullptr;
   const void* prepared = nullptr;  // what prepare returned
   void* stream = nullptr;          // backends other than the CPU
+  OutputAllocator* allocator = nullptr;
 
   const TensorView& input(int i) const;  // an absent view when i is out of range
   bool has(int i) const { return input(i).present(); }
+  bool wants(int i) const;      // output i is there to be computed
+  bool has_open_sizes() const;  // of any wanted output
+  // In run, once for each wanted output with open sizes: the output as it is now, with memory.
+  TensorView allocate(int i, Dims dims) const;
 };
 
 struct Kernel {
@@ -63,6 +78,9 @@ struct Kernel {
   std::int64_t (*alias_offset)(const OpCall&) = nullptr;
   // Bit i: output 0 may be written over input i when they have the same bytes and nobody else reads it.
   unsigned in_place = 0;
+  // run() decides the sizes that the shape rule leaves open, by OpCall::allocate. Others are never asked
+  // then.
+  bool allocates = false;
 };
 
 }  // namespace pare

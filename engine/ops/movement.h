@@ -8,8 +8,8 @@
 //   Pad           constant (value, default 0), edge, reflect (without the border), wrap; negative pads cut
 //   DepthToSpace (DCR, CRD), SpaceToDepth
 //   Gather        y = x[.., indices, ..] on one axis; an index counts from the back when negative
-//   GatherElements, GatherND, ScatterElements, ScatterND (reductions none, add, mul, min, max), Trilu,
-//   Compress      indices out of range: Error kBadFile
+//   GatherElements, GatherND, ScatterElements, ScatterND (reductions none, add, mul, min, max), Trilu;
+//                 indices out of range: Error kBadFile
 //   Shape, Size, ConstantOfShape, Range, Where, Trilu, EyeLike, OneHot
 //
 // Types of 4 and 2 bits are unpacked, moved as bytes and packed again (Transpose, Slice, Concat, Gather,

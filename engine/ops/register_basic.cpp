@@ -12,6 +12,7 @@
 #include "engine/ops/register_cpu.h"
 #include "engine/ops/registry.h"
 #include "engine/ops/resize.h"
+#include "engine/ops/select.h"
 #include "engine/ops/softmax.h"
 
 namespace pare {
@@ -25,6 +26,7 @@ void register_basic(Registry& registry) {
   add_movement_references(registry);
   add_gather_kernels(registry);
   add_shape_kernels(registry);
+  add_select_kernels(registry);
   add_clip_kernels(registry);
   add_softmax_kernels(registry);
   add_norm_kernels(registry);

@@ -15,11 +15,13 @@ std::vector<const Kernel*> Registry::candidates(std::string_view domain, std::st
 }
 
 const Kernel& Registry::pick(const OpCall& call, Backend backend, bool only_invariant) const {
+  const bool open = call.has_open_sizes();
   std::string reasons;
   for (const Kernel* kernel : candidates(call.node->domain, call.node->op, backend)) {
-    const std::string reason = only_invariant && !kernel->invariant
-                                   ? std::string("its results depend on the batch or on threads")
-                                   : kernel->why_not(call);
+    const std::string reason =
+        only_invariant && !kernel->invariant ? std::string("its results depend on the batch or on threads")
+        : open && !kernel->allocates ? std::string("the size of an output follows from the data alone")
+                                     : kernel->why_not(call);
     if (reason.empty()) return *kernel;
     reasons += fmt::format("\n  {}: {}", kernel->name, reason);
   }

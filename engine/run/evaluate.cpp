@@ -5,6 +5,24 @@
 #include "engine/ops/registry.h"
 
 namespace pare {
+namespace {
+
+class OwnedOutputs final : public OutputAllocator {
+ public:
+  OwnedOutputs(const std::vector<OutputType>& types, std::vector<Tensor>& outputs)
+      : types_(types), outputs_(outputs) {}
+  void* allocate(int i, const Dims& dims) override {
+    const auto at = static_cast<std::size_t>(i);
+    outputs_[at] = Tensor::allocate(types_[at].dtype, dims);
+    return outputs_[at].view().data;
+  }
+
+ private:
+  const std::vector<OutputType>& types_;
+  std::vector<Tensor>& outputs_;
+};
+
+}  // namespace
 
 std::vector<Tensor> evaluate_node(const Graph& graph, const Node& node, const std::vector<Tensor>& inputs) {
   PARE_ASSERT(inputs.size() == node.in.size());
@@ -14,12 +32,14 @@ std::vector<Tensor> evaluate_node(const Graph& graph, const Node& node, const st
   const std::vector<OutputType> types = infer_node(graph, node, in, &reads_values);
   std::vector<Tensor> outputs;
   for (const OutputType& type : types) {
-    outputs.push_back(Tensor::allocate(type.dtype, type.dims));
-    out.push_back(outputs.back().view());
+    const bool made_in_run = type.open() || type.dtype == DType::kUndefined;
+    outputs.push_back(made_in_run ? Tensor() : Tensor::allocate(type.dtype, type.dims));
+    out.push_back(made_in_run ? TensorView{type.dtype, type.dims, nullptr} : outputs.back().view());
   }
+  OwnedOutputs allocator(types, outputs);
   ThreadPool pool(1);
   Scratch scratch;
-  OpCall call{&node, in, out, &pool, &scratch, nullptr, nullptr};
+  OpCall call{&node, in, out, &pool, &scratch, nullptr, nullptr, &allocator};
   const Kernel& kernel = cpu_registry().pick(call, Backend::kCpu, true);
   if (kernel.alias >= 0) {
     const Tensor& source = inputs[static_cast<std::size_t>(kernel.alias)];

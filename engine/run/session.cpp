@@ -57,6 +57,23 @@ struct Session::Impl {
   BufferPool pool;
   Scratch scratch;
 
+  // Memory for outputs whose sizes a kernel decides while it runs.
+  class StepOutputs final : public OutputAllocator {
+   public:
+    StepOutputs(Impl& impl, const Step& step) : impl_(impl), step_(step) {}
+    void* allocate(int i, const Dims& dims) override {
+      Slot& slot = impl_.slots[index(step_.node->out[static_cast<std::size_t>(i)])];
+      PARE_ASSERT(slot.buffer < 0);
+      slot.buffer = impl_.pool.acquire(slot.view.dtype, dims, byte_count(slot.view.dtype, dims));
+      slot.view.dims = dims;
+      return slot.view.data = impl_.pool.data(slot.buffer);
+    }
+
+   private:
+    Impl& impl_;
+    const Step& step_;
+  };
+
   std::int64_t most_at_a_time = 0;  // samples; 0: the batch stays whole
 
   Impl(std::shared_ptr<const Graph> g, SessionOptions o) : graph(std::move(g)), options(o) {
@@ -207,6 +224,11 @@ void Session::Impl::run_step(Step& step) {
   for (std::size_t i = 0; i < node.out.size(); ++i) {
     if (node.out[i] == ValueId::kNone) continue;
     Slot& slot = slots[index(node.out[i])];
+    if (v.outputs[i].open()) {  // the kernel asks for its memory
+      slot.buffer = -1;
+      slot.view = v.out[i];
+      continue;
+    }
     const std::int64_t bytes = byte_count(v.out[i].dtype, v.out[i].dims);
     slot.buffer = -1;
     if (i == 0 && v.kernel->alias >= 0) {
@@ -234,7 +256,8 @@ void Session::Impl::run_step(Step& step) {
     slot.view = v.out[i];
   }
   if (v.kernel->alias < 0) {
-    OpCall call{&node, v.in, v.out, options.pool, &scratch, v.prepared.get(), nullptr};
+    StepOutputs allocator(*this, step);
+    OpCall call{&node, v.in, v.out, options.pool, &scratch, v.prepared.get(), nullptr, &allocator};
     if (options.profile) {
       const auto start = std::chrono::steady_clock::now();
       v.kernel->run(call);
@@ -243,6 +266,8 @@ void Session::Impl::run_step(Step& step) {
       v.kernel->run(call);
     }
   }
+  for (std::size_t i = 0; i < node.out.size(); ++i)  // a kernel that forgot to allocate
+    PARE_ASSERT(node.out[i] == ValueId::kNone || slots[index(node.out[i])].view.data != nullptr);
   ++step.runs;
   if (!watchers.empty())
     for (const ValueId out : node.out)

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -24,6 +25,12 @@ std::int64_t output_bytes(const Graph& graph, const Node& node) {
   const std::vector<OutputType> types = infer_node(graph, node, in, &reads_values);
   for (std::size_t i = 0; i < types.size(); ++i) {
     if (node.out[i] == ValueId::kNone) return -1;  // an evaluation gives all outputs or none
+    if (types[i].open()) {  // NonZero, Unique: as many int64 as there are elements, along each axis
+      for (const TensorView& view : in)
+        if (view.present())
+          bytes += 8 * view.size() * std::max<std::int64_t>(1, static_cast<std::int64_t>(view.dims.size()));
+      continue;
+    }
     bytes += byte_count(types[i].dtype, types[i].dims);
   }
   return bytes;

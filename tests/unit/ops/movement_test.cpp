@@ -156,5 +156,61 @@ TEST(Movement, SizesAndNumbers) {
   check_values({"EyeLike", {floats({2, 3})}, {{"k", std::int64_t{1}}}}, {of({2, 3}, {0, 1, 0, 0, 0, 1})});
 }
 
+Tensor strings(const std::vector<std::string>& v) {
+  Tensor t = Tensor::allocate(DType::kString, {static_cast<std::int64_t>(v.size())});
+  std::copy(v.begin(), v.end(), t.mut<std::string>());
+  return t;
+}
+Tensor bools(const std::vector<std::uint8_t>& v) {
+  return Tensor::from<std::uint8_t>(DType::kBool, {static_cast<std::int64_t>(v.size())}, v);
+}
+Tensor table(Dims dims, const std::vector<std::int64_t>& v) {
+  return Tensor::from<std::int64_t>(DType::kI64, std::move(dims), v);
+}
+
+// numpy.nonzero, also of what has no element.
+TEST(Select, NonZero) {
+  check_values({"NonZero", {of({2, 3}, {0, 1, NAN, -0.0F, 0, -2})}}, {table({2, 3}, {0, 0, 1, 1, 2, 2})});
+  for (const DType type : kTypes)
+    check_values({"NonZero", {to_type(of({4}, {0, 3, 0, 1}), type)}}, {table({1, 2}, {1, 3})});
+  check_values({"NonZero", {of({2}, {0, 0})}}, {table({1, 0}, {})});
+  check_values({"NonZero", {Tensor::allocate(DType::kF32, {3, 0, 2})}}, {table({3, 0}, {})});
+  check_values({"NonZero", {of({}, {5})}}, {table({0, 1}, {})});
+  check_values({"NonZero", {strings({"", "a"})}}, {table({1, 1}, {1})});
+}
+
+// numpy.compress
+TEST(Select, Compress) {
+  const Tensor x = of({3, 2}, {1, 2, 3, 4, 5, 6});
+  const auto along = [](std::int64_t axis) { return Attributes{{"axis", axis}}; };
+  check_values({"Compress", {x, bools({0, 1, 1})}, along(0)}, {of({2, 2}, {3, 4, 5, 6})});
+  check_values({"Compress", {x, bools({0, 1})}, along(-1)}, {of({3, 1}, {2, 4, 6})});
+  check_values({"Compress", {x, bools({0, 1})}, along(0)}, {of({1, 2}, {3, 4})});
+  check_values({"Compress", {x, bools({0, 1, 0, 0, 1})}}, {of({2}, {2, 5})});
+  check_values({"Compress", {x, bools({})}}, {of({0}, {})});
+  check_values({"Compress", {strings({"a", "b"}), bools({0, 1})}}, {strings({"b"})});
+  const OpCase outside{"Compress", {x, bools({0, 0, 1})}, along(1)};
+  EXPECT_THROW(run_case(*cpu_registry().candidates("", "Compress", Backend::kCpu).front(), outside, 1),
+               Error);
+}
+
+// numpy.unique: one NaN behind the numbers, one zero.
+TEST(Select, Unique) {
+  const Tensor x = of({7}, {2, NAN, 1, 2, NAN, -0.0F, 0});
+  check_values({"Unique", {x}, {}, 4}, {of({4}, {-0.0F, 1, 2, NAN}), table({4}, {5, 2, 0, 1}),
+                                        table({7}, {2, 3, 1, 2, 3, 0, 0}), table({4}, {2, 1, 2, 2})});
+  check_values({"Unique", {x}, {{"sorted", std::int64_t{0}}}, 4},
+               {of({4}, {2, NAN, 1, -0.0F}), table({4}, {0, 1, 2, 5}), table({7}, {0, 1, 2, 0, 1, 3, 3}),
+                table({4}, {2, 2, 1, 2})});
+  const Tensor rows = of({3, 2}, {1, 0, 1, 0, 0, 9});
+  check_values({"Unique", {rows}, {{"axis", std::int64_t{0}}}, 4},
+               {of({2, 2}, {0, 9, 1, 0}), table({2}, {2, 0}), table({3}, {1, 1, 0}), table({2}, {1, 2})});
+  check_values({"Unique", {of({2, 3}, {1, 0, 1, 5, 6, 5})}, {{"axis", std::int64_t{-1}}}},
+               {of({2, 2}, {0, 1, 6, 5})});
+  check_values({"Unique", {Tensor::allocate(DType::kI64, {0})}, {}, 4},
+               {table({0}, {}), table({0}, {}), table({0}, {}), table({0}, {})});
+  check_values({"Unique", {strings({"b", "a", "b"})}}, {strings({"a", "b"})});
+}
+
 }  // namespace
 }  // namespace pare::testing

@@ -73,6 +73,41 @@ struct OpRun {
 
 constexpr std::size_t kGuardBytes = 256;
 
+// Outputs between guard bytes; those with open sizes when the kernel asks for them.
+class GuardedOutputs final : public OutputAllocator {
+ public:
+  explicit GuardedOutputs(const std::vector<OutputType>& types) : memory_(types.size()) {
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      views_.push_back({types[i].dtype, types[i].dims, nullptr});
+      if (!types[i].open()) allocate(static_cast<int>(i), types[i].dims);
+    }
+  }
+  void* allocate(int i, const Dims& dims) override {
+    const auto at = static_cast<std::size_t>(i);
+    TensorView& view = views_[at];
+    view.dims = dims;
+    if (view.dtype == DType::kString) {
+      strings_.push_back(Tensor::allocate(DType::kString, dims));
+      return view.data = strings_.back().mut<std::string>();
+    }
+    const auto bytes = static_cast<std::size_t>(byte_count(view.dtype, dims));
+    memory_[at].assign(bytes + 2 * kGuardBytes, std::byte{0xA5});
+    return view.data = memory_[at].data() + kGuardBytes;
+  }
+  const std::vector<TensorView>& views() const { return views_; }
+  bool intact() const {
+    for (const auto& block : memory_)
+      for (std::size_t k = 0; !block.empty() && k < kGuardBytes; ++k)
+        if (block[k] != std::byte{0xA5} || block[block.size() - 1 - k] != std::byte{0xA5}) return false;
+    return true;
+  }
+
+ private:
+  std::vector<TensorView> views_;
+  std::vector<std::vector<std::byte>> memory_;
+  std::vector<Tensor> strings_;
+};
+
 // over: the input whose memory output 0 takes; -1: memory of its own.
 inline OpRun run_case(const Kernel& kernel, const OpCase& c, int threads, int over = -1) {
   Graph graph;
@@ -97,14 +132,9 @@ inline OpRun run_case(const Kernel& kernel, const OpCase& c, int threads, int ov
   }
   bool read = false;
   const std::vector<OutputType> types = infer_node(graph, node, in, &read);
-  std::vector<TensorView> out, promised;
-  std::vector<std::vector<std::byte>> memory;
-  for (std::size_t i = 0; i < types.size(); ++i) {
-    const auto bytes = static_cast<std::size_t>(byte_count(types[i].dtype, types[i].dims));
-    memory.emplace_back(bytes + 2 * kGuardBytes, std::byte{0xA5});
-    out.push_back({types[i].dtype, types[i].dims, memory.back().data() + kGuardBytes});
-    promised.push_back({types[i].dtype, types[i].dims, nullptr});
-  }
+  GuardedOutputs outputs(types);
+  std::vector<TensorView> out = outputs.views(), promised = out;
+  for (TensorView& view : promised) view.data = nullptr;
   if (over >= 0) out[0].data = in[static_cast<std::size_t>(over)].data;
   ThreadPool pool(threads);
   Scratch scratch;
@@ -114,7 +144,12 @@ inline OpRun run_case(const Kernel& kernel, const OpCase& c, int threads, int ov
   call.scratch = &scratch;
   call.in = early;
   call.out = promised;
+  call.allocator = &outputs;
   OpRun result;
+  if (call.has_open_sizes() && !kernel.allocates) {
+    result.declined = "decides no sizes";
+    return result;
+  }
   result.declined = kernel.why_not(call);
   if (!result.declined.empty()) return result;
   std::shared_ptr<const void> prepared;
@@ -123,13 +158,11 @@ inline OpRun run_case(const Kernel& kernel, const OpCase& c, int threads, int ov
   call.in = in;
   call.out = out;
   kernel.run(call);
+  EXPECT_TRUE(outputs.intact()) << kernel.name << " wrote outside of its output: " << text(c);
   for (std::size_t i = 0; i < out.size(); ++i) {
-    for (std::size_t k = 0; k < kGuardBytes; ++k)
-      if (memory[i][k] != std::byte{0xA5} || memory[i][memory[i].size() - 1 - k] != std::byte{0xA5}) {
-        ADD_FAILURE() << kernel.name << " wrote outside of its output: " << text(c);
-        break;
-      }
-    result.out.push_back(Tensor::share(out[i].dtype, out[i].dims, out[i].data, nullptr).clone());
+    const TensorView& made = outputs.views()[i];
+    const void* data = out[i].data != nullptr ? out[i].data : made.data;
+    result.out.push_back(Tensor::share(made.dtype, made.dims, data, nullptr).clone());
   }
   return result;
 }

@@ -24,10 +24,10 @@ class Builder {
     graph.inputs.push_back(id);
     return id;
   }
-  ValueId op(const char* name, std::vector<ValueId> in, Attributes attrs = {}) {
+  ValueId op(const char* name, std::vector<ValueId> in, Attributes attrs = {}, DType dtype = DType::kF32) {
     Value value;
     value.name = std::string(name) + std::to_string(graph.node_count());
-    value.dtype = DType::kF32;
+    value.dtype = dtype;
     Node node;
     node.op = name;
     node.name = value.name;
@@ -129,6 +129,27 @@ TEST(Session, ShapesThatDependOnValues) {
   EXPECT_THROW(session.run({data, Tensor::ints({4, 2})}), Error);
   // A failed run leaves nothing behind.
   EXPECT_EQ(session.run({data, Tensor::ints({1, 6})})[0].dims(), (Dims{1, 6}));
+}
+
+// How many elements there are is known only when NonZero has run; what reads them follows, also none at all.
+TEST(Session, SizesThatOnlyTheDataKnows) {
+  Builder b;
+  const ValueId x = b.input("x", {Dim::named("n")});
+  const ValueId where = b.op("NonZero", {x}, {}, DType::kI64);
+  const ValueId back = b.op("Transpose", {where}, {}, DType::kI64);
+  const ValueId picked = b.op("GatherND", {x, back});
+  const ValueId twice = b.op("Add", {picked, picked});
+  ThreadPool pool(1);
+  Session session(b.finish({twice, where, b.op("Unique", {x})}), {&pool, true, false});
+  for (int round = 0; round < 3; ++round) {
+    const std::vector<Tensor> out = session.run({row({0, 3, 0, 4, 3})});
+    EXPECT_EQ(values(out[0]), (std::vector<float>{6, 8, 6}));
+    EXPECT_EQ(out[1].dims(), (Dims{1, 3}));
+    EXPECT_EQ(values(out[2]), (std::vector<float>{0, 3, 4}));
+    EXPECT_EQ(session.run({row({0, 0})})[0].dims(), (Dims{0}));
+    EXPECT_EQ(session.run({row({})})[0].dims(), (Dims{0}));
+    EXPECT_EQ(values(session.run({row({1, 2, 3})})[0]), (std::vector<float>{2, 4, 6}));
+  }
 }
 
 TEST(Session, WatchersSeeInputsConstantsAndResults) {
