@@ -104,36 +104,54 @@ void Graph::rename(ValueId id, std::string new_name) {
   by_name_.emplace(v.name, id);
 }
 
-std::string Graph::unique_name(std::string_view base) const {
+std::string Graph::unique_name(std::string_view base) {
+  constexpr int kOften = 8;
   std::string candidate(base.empty() ? "value" : base);
   if (by_name_.find(candidate) == by_name_.end()) return candidate;
-  for (int i = 1;; ++i) {
+  const auto known = last_suffix_.find(candidate);
+  for (int i = known == last_suffix_.end() ? 1 : known->second + 1;; ++i) {
     std::string numbered = fmt::format("{}_{}", candidate, i);
-    if (by_name_.find(numbered) == by_name_.end()) return numbered;
+    if (by_name_.find(numbered) != by_name_.end()) continue;
+    if (i > kOften) last_suffix_[candidate] = i;
+    return numbered;
   }
 }
 
 // --- nodes
 
 void Graph::add_use(ValueId id, NodeId node_id, int slot) {
-  if (id != ValueId::kNone) users_[index(id)].push_back({node_id, slot});
+  auto& places = nodes_[index(node_id)].use_places;
+  const auto s = static_cast<std::size_t>(slot);
+  if (s >= places.size()) places.resize(s + 1, -1);
+  if (id == ValueId::kNone) return;
+  places[s] = static_cast<std::int32_t>(users_[index(id)].size());
+  users_[index(id)].push_back({node_id, slot});
 }
 
+// Values with many users would make removing them quadratic: there the last user takes the free place.
 void Graph::drop_use(ValueId id, NodeId node_id, int slot) {
+  constexpr std::size_t kMany = 64;
   if (id == ValueId::kNone) return;
   auto& list = users_[index(id)];
-  const auto it = std::find_if(list.begin(), list.end(),
-                               [&](const Use& use) { return use.node == node_id && use.slot == slot; });
-  PARE_ASSERT(it != list.end());
-  list.erase(it);
+  const auto place =
+      static_cast<std::size_t>(nodes_[index(node_id)].use_places.at(static_cast<std::size_t>(slot)));
+  PARE_ASSERT(place < list.size() && list[place].node == node_id && list[place].slot == slot);
+  if (list.size() > kMany) {
+    list[place] = list.back();
+    list.pop_back();
+  } else {
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(place));
+  }
+  const std::size_t end = list.size() > kMany ? std::min(place + 1, list.size()) : list.size();
+  for (std::size_t i = place; i < end; ++i)
+    nodes_[index(list[i].node)].use_places[static_cast<std::size_t>(list[i].slot)] =
+        static_cast<std::int32_t>(i);
 }
 
 NodeId Graph::link(Node new_node, std::int32_t before) {
   const auto id = static_cast<NodeId>(nodes_.size());
-  for (std::size_t i = 0; i < new_node.in.size(); ++i) {
-    if (new_node.in[i] != ValueId::kNone) PARE_ASSERT(index(new_node.in[i]) < values_.size());
-    add_use(new_node.in[i], id, static_cast<int>(i));
-  }
+  for (const ValueId in : new_node.in)
+    if (in != ValueId::kNone) PARE_ASSERT(index(in) < values_.size());
   for (std::size_t i = 0; i < new_node.out.size(); ++i) {
     if (new_node.out[i] == ValueId::kNone) continue;
     Value& result = value(new_node.out[i]);
@@ -150,6 +168,8 @@ NodeId Graph::link(Node new_node, std::int32_t before) {
   (slot.previous < 0 ? first_ : nodes_[static_cast<std::size_t>(slot.previous)].next) = self;
   (before < 0 ? last_ : nodes_[static_cast<std::size_t>(before)].previous) = self;
   nodes_.push_back(std::move(slot));
+  const Node& kept = nodes_.back().node;
+  for (std::size_t i = 0; i < kept.in.size(); ++i) add_use(kept.in[i], id, static_cast<int>(i));
   ++live_;
   return id;
 }
@@ -176,6 +196,7 @@ void Graph::remove_node(NodeId id) {
   (slot.next < 0 ? last_ : nodes_[static_cast<std::size_t>(slot.next)].previous) = slot.previous;
   slot.alive = false;
   slot.node = Node{};
+  slot.use_places = {};
   --live_;
 }
 
@@ -225,8 +246,12 @@ void Graph::set_output(NodeId id, int slot, ValueId to) {
 
 void Graph::replace_uses(ValueId from, ValueId to) {
   PARE_ASSERT(from != to);
-  const std::vector<Use> uses = users_[index(from)];
-  for (const Use& use : uses) set_input(use.node, use.slot, to);
+  const std::vector<Use> uses = std::move(users_[index(from)]);
+  users_[index(from)].clear();
+  for (const Use& use : uses) {
+    node(use.node).in[static_cast<std::size_t>(use.slot)] = to;
+    add_use(to, use.node, use.slot);
+  }
   for (ValueId& output : outputs)
     if (output == from) output = to;
 }

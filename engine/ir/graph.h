@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -101,7 +102,7 @@ class Graph {
   std::size_t value_count() const { return values_.size(); }  // ids are 0 .. count-1, unused ones included
   ValueId find_value(std::string_view value_name) const;      // kNone when there is none
   void rename(ValueId id, std::string new_name);              // made unique like add_value
-  std::string unique_name(std::string_view base) const;
+  std::string unique_name(std::string_view base);
 
   // --- nodes
   // Appends, or inserts before/after another. Outputs must be values without a producer.
@@ -122,7 +123,8 @@ class Graph {
   void replace_uses(ValueId from, ValueId to);
 
   // --- structure
-  const std::vector<Use>& users(ValueId id) const;  // nodes only; each (node, slot) once
+  // Nodes only; each (node, slot) once, in the order in which they came unless they are many.
+  const std::vector<Use>& users(ValueId id) const;
   bool is_output(ValueId id) const;
   bool is_input(ValueId id) const;
   NodeId producer(ValueId id) const { return value(id).producer; }
@@ -136,9 +138,16 @@ class Graph {
  private:
   struct NodeSlot {
     Node node;
+    std::vector<std::int32_t> use_places;  // of each input in the list of its value's users
     bool alive = false;
     std::int32_t previous = -1, next = -1;  // the order
   };
+  struct NameHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+  template <typename T>
+  using ByName = std::unordered_map<std::string, T, NameHash, std::equal_to<>>;
   NodeId link(Node node, std::int32_t before);
   void add_use(ValueId id, NodeId node, int slot);
   void drop_use(ValueId id, NodeId node, int slot);
@@ -148,7 +157,8 @@ class Graph {
   std::vector<NodeSlot> nodes_;
   std::int32_t first_ = -1, last_ = -1;
   std::size_t live_ = 0;
-  std::map<std::string, ValueId, std::less<>> by_name_;
+  ByName<ValueId> by_name_;
+  ByName<int> last_suffix_;  // of names that were taken often: where to go on looking for a free one
 };
 
 // Checks what every pass and kernel takes for granted: SSA, order, ids in range, use lists, unique names,

@@ -1,4 +1,5 @@
-#include <set>
+#include <string_view>
+#include <unordered_set>
 
 #include "engine/base/error.h"
 #include "engine/ir/graph.h"
@@ -51,7 +52,8 @@ void verify(const Graph& graph) {
   const std::size_t count = graph.value_count();
   std::vector<bool> ready(count, false);
   std::vector<std::size_t> uses(count, 0);
-  std::set<std::string> names;
+  std::unordered_set<std::string_view> names;
+  names.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     const Value& value = graph.value(static_cast<ValueId>(i));
     if (value.is_constant()) {
