@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/ir/graph.h"
+#include "engine/ir/subgraph.h"
 #include "engine/ops/registry.h"
 
 namespace pare {
@@ -24,6 +24,8 @@ struct SessionOptions {
   // A large batch runs in parts that stay in cache (batch_axis.h), where the graph keeps samples apart and
   // nobody watches. The bits are those of the whole batch as long as only_invariant is set.
   bool split_batch = true;
+  // A Loop that goes on longer is stopped: its condition will not end it.
+  std::int64_t max_iterations = 10'000'000;
 };
 
 class Session {
@@ -42,6 +44,9 @@ class Session {
   // Inputs (in the order of graph().inputs), constants and node outputs may be watched.
   // One watcher a value; a watched value is never skipped.
   void watch(ValueId id, Watcher watcher);
+  // The same inside a subgraph: seen in each iteration; never, when its branch is not taken. There what is
+  // captured may be watched as well.
+  void watch(const SubgraphPath& path, ValueId id, Watcher watcher);
   void clear_watchers();
 
   // Inputs in the order of graph().inputs; dtype and shape are checked against it (Error kUsage in
@@ -51,12 +56,15 @@ class Session {
   struct Profile {
     NodeId node;
     std::string kernel;
-    double seconds;  // summed over runs
+    double seconds;  // summed over runs; of If, Loop and Scan without the nodes inside
     std::int64_t runs;
+    SubgraphPath path = {};  // of the graph that the node stands in
   };
-  std::vector<Profile> profile() const;    // in node order; empty unless options.profile
+  std::vector<Profile> profile() const;    // nodes that ran, in order, those inside behind; empty unless
+                                           // options.profile
   std::string kernel_of(NodeId id) const;  // the kernel last used, "" before the first run
-  std::int64_t buffer_bytes() const;       // held for intermediate values now
+  std::string kernel_of(const SubgraphPath& path, NodeId id) const;
+  std::int64_t buffer_bytes() const;  // held for intermediate values now
 
  private:
   struct Impl;
