@@ -7,7 +7,10 @@
 //   InstanceNormalization  over all spatial axes of one channel; scale and bias are [C]
 //   GroupNormalization     over all spatial axes of C / num_groups channels; scale and bias are [C]
 //   BatchNormalization     inference: (x - mean) / sqrt(var + epsilon) * scale + bias with given mean, var
-//   [C] LpNormalization        x / (sum |x|^p)^(1/p) along one axis; 0 where that is 0
+//   [C];
+//                          training: with those of the batch (population variance), and outputs
+//                          running = running * momentum + batch * (1 - momentum)
+//   LpNormalization        x / (sum |x|^p)^(1/p) along one axis; 0 where that is 0
 //   MeanVarianceNormalization  (x - mean) / sqrt(var) over `axes`, + 1e-9 below the root's line
 //
 // float16 and bfloat16 are computed in float32 (stash_type), float64 in double. References sum in double. The

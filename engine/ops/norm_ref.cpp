@@ -117,6 +117,32 @@ void run_batch(const OpCall& call) {
   }
 }
 
+std::string training_why_not(const OpCall& call) {
+  return call.node->attr("training_mode", std::int64_t{0}) == 0 ? "no training" : why_not(call);
+}
+
+// With the batch's own mean and variance; running = running * momentum + own * (1 - momentum).
+void run_batch_training(const OpCall& call) {
+  const TensorView &x = call.in[0], &y = call.out[0];
+  const std::int64_t channels = x.dims[1], plane = product_of(x.dims, 2, x.dims.size()),
+                     n = x.dims[0] * plane;
+  const auto epsilon = static_cast<double>(call.node->attr("epsilon", 1e-5F));
+  const auto momentum = static_cast<double>(call.node->attr("momentum", 0.9F));
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const auto place = [&](std::int64_t k) { return (k / plane * channels + c) * plane + k % plane; };
+    const Moments m = moments(x, n, true, place);
+    const double inverse = 1 / std::sqrt(m.variance + epsilon);
+    for (std::int64_t k = 0; k < n; ++k)
+      put_number(
+          y, place(k),
+          (number_at(x, place(k)) - m.mean) * inverse * number_at(call.in[1], c) + number_at(call.in[2], c));
+    const double own[] = {m.mean, m.variance};
+    for (std::size_t i = 0; i < 2; ++i)
+      if (call.out.size() > i + 1 && call.out[i + 1].present())
+        put_number(call.out[i + 1], c, number_at(call.in[i + 3], c) * momentum + own[i] * (1 - momentum));
+  }
+}
+
 void run_lp(const OpCall& call) {
   const TensorView &x = call.in[0], &y = call.out[0];
   const auto axis =
@@ -178,7 +204,7 @@ void add_norm_references(Registry& registry) {
   Kernel kernel;
   const auto add = [&](const char* op, std::string (*reason)(const OpCall&), void (*run)(const OpCall&)) {
     kernel.op = op;
-    kernel.name = kernel_name(op, "reference");
+    kernel.name = kernel_name(op, run == run_batch_training ? "training" : "reference");
     kernel.why_not = reason;
     kernel.run = run;
     registry.add(kernel);
@@ -188,6 +214,7 @@ void add_norm_references(Registry& registry) {
   add("InstanceNormalization", why_not, run_group);
   add("GroupNormalization", why_not, run_group);
   add("BatchNormalization", batch_why_not, run_batch);
+  add("BatchNormalization", training_why_not, run_batch_training);
   add("LpNormalization", why_not, run_lp);
   add("MeanVarianceNormalization", why_not, run_mean_variance);
 }

@@ -7,6 +7,7 @@
 #include "engine/ops/movement.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/pool.h"
+#include "engine/ops/random.h"
 #include "engine/ops/recurrent.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/register_cpu.h"
@@ -42,6 +43,7 @@ void register_basic(Registry& registry) {
   add_attention_references(registry);
   add_recurrent_references(registry);
   add_integer_references(registry);
+  add_random_references(registry);
 }
 
 }  // namespace pare

@@ -39,7 +39,7 @@ std::vector<Tensor> evaluate_node(const Graph& graph, const Node& node, const st
   OwnedOutputs allocator(types, outputs);
   ThreadPool pool(1);
   Scratch scratch;
-  OpCall call{&node, in, out, &pool, &scratch, nullptr, nullptr, &allocator};
+  OpCall call{&node, in, out, &pool, &scratch, nullptr, nullptr, &allocator, 0};
   const Kernel& kernel = cpu_registry().pick(call, Backend::kCpu, true);
   if (kernel.alias >= 0) {
     const Tensor& source = inputs[static_cast<std::size_t>(kernel.alias)];

@@ -166,6 +166,7 @@ void GraphRun::run_kernel(Step& step) {
   StepOutputs allocator(*this, node);
   OpCall call{&node,   v.in,      v.out, context_.options.pool, &context_.scratch, v.prepared.get(),
               nullptr, &allocator};
+  call.seed = context_.options.seed;
   const double start = context_.options.profile ? now() : 0;
   v.kernel->run(call);
   if (context_.options.profile) {

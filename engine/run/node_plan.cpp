@@ -46,6 +46,7 @@ Variant NodePlan::make(const std::vector<Slot>& slots, std::vector<std::int64_t>
   for (std::size_t i = 0; i < node_.in.size(); ++i)
     if (node_.in[i] == ValueId::kNone || !graph_.is_constant(node_.in[i])) v.in[i].data = nullptr;
   OpCall call{&node_, v.in, v.out, context.options.pool, &context.scratch, nullptr, nullptr};
+  call.seed = context.options.seed;
   v.kernel = &cpu_registry().pick(call, Backend::kCpu, context.options.only_invariant);
   if (v.kernel->prepare != nullptr) v.prepared = v.kernel->prepare(call);
   if (v.kernel->alias_offset != nullptr) v.alias_offset = v.kernel->alias_offset(call);

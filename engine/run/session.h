@@ -26,6 +26,7 @@ struct SessionOptions {
   bool split_batch = true;
   // A Loop that goes on longer is stopped: its condition will not end it.
   std::int64_t max_iterations = 10'000'000;
+  std::uint64_t seed = 0;  // of random operators without a seed of their own (engine/ops/random.h)
 };
 
 class Session {

@@ -6,33 +6,10 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
+#include "graphsurgeon/onnx/raise_rules.h"
 
 namespace pare {
 namespace {
-
-// A rule rewrites the node in place; it returns false when it has appended everything itself.
-using Rule = bool (*)(Raiser&, Node&);
-
-std::string base_name(const Node& node) {
-  if (!node.name.empty()) return node.name;
-  return node.op;
-}
-
-template <typename T>
-bool take(Node& node, const char* key, T& out) {
-  const auto it = node.attrs.find(key);
-  if (it == node.attrs.end()) return false;
-  T* value = std::get_if<T>(&it->second);
-  if (value == nullptr) fail(ErrorCode::kBadFile, "attribute '{}' has the wrong type", key);
-  out = std::move(*value);
-  node.attrs.erase(it);
-  return true;
-}
-
-void put_input(Node& node, std::size_t slot, ValueId id) {
-  if (node.in.size() <= slot) node.in.resize(slot + 1, ValueId::kNone);
-  node.in[slot] = id;
-}
 
 bool attribute_to_input(Raiser& r, Node& node, const char* key, std::size_t slot) {
   std::vector<std::int64_t> values;
@@ -60,31 +37,9 @@ bool raise_slice(Raiser& r, Node& node) {
   return true;
 }
 
-template <typename T>
-Tensor scalar_of(DType type, float value) {
-  return Tensor::from(type, {}, std::vector<T>{static_cast<T>(value)});
-}
-
 // A scalar of the type of input 0.
 ValueId typed_scalar(Raiser& r, const Node& node, const char* what, float value) {
-  const DType type = r.dtype(node.in.at(0));
-  const FormatInfo* format = find_format(type);
-  Tensor tensor;
-  if (type == DType::kF64) {
-    tensor = scalar_of<double>(type, value);
-  } else if (type == DType::kI64) {
-    tensor = scalar_of<std::int64_t>(type, value);
-  } else if (type == DType::kI32) {
-    tensor = scalar_of<std::int32_t>(type, value);
-  } else if (type == DType::kF32) {
-    tensor = Tensor::scalar(value);
-  } else if (format != nullptr && format->encode != nullptr) {
-    tensor = Tensor::allocate(type, {});
-    format->encode(&value, tensor.mut<void>(), 1);
-  } else {
-    fail(ErrorCode::kUnsupported, "{} of a {} tensor", what, name(type));
-  }
-  return r.constant(node, what, std::move(tensor));
+  return r.constant(node, what, typed_number(r.dtype(node.in.at(0)), value, what));
 }
 
 bool raise_clip(Raiser& r, Node& node) {
@@ -109,18 +64,22 @@ bool raise_topk(Raiser& r, Node& node) {
   return true;
 }
 
-bool raise_dropout(Raiser&, Node& node) {
+// The mask was a number (the data's type) before opset 10.
+bool raise_dropout(Raiser& r, Node& node) {
   node.attrs.erase("ratio");
   node.attrs.erase("is_test");
-  return true;
-}
-
-bool raise_batch_normalization(Raiser&, Node& node) {
-  if (node.attr("spatial", std::int64_t{1}) != 1)
-    fail(ErrorCode::kUnsupported, "BatchNormalization with spatial = 0");
-  node.attrs.erase("spatial");
-  node.out.resize(1);  // who reads the others is told that they are never computed
-  return true;
+  if (r.opset() >= 10 || node.out.size() < 2 || node.out[1] == ValueId::kNone) return true;
+  const ValueId wanted = node.out[1];
+  node.out[1] = r.temporary(node, "mask");
+  Node cast;
+  cast.name = raised_name(node) + "_mask";
+  cast.op = "Cast";
+  cast.in = {node.out[1]};
+  cast.out = {wanted};
+  cast.attrs["to"] = static_cast<std::int64_t>(r.dtype(node.in.at(0)));
+  r.emit(std::move(node));
+  r.emit(std::move(cast));
+  return false;
 }
 
 bool raise_softmax(Raiser& r, Node& node) {
@@ -134,16 +93,16 @@ bool raise_softmax(Raiser& r, Node& node) {
   const ValueId shape = r.temporary(node, "shape"), flat = r.temporary(node, "flat");
   const ValueId result = r.temporary(node, "result");
   Node take_shape, flatten, reshape;
-  take_shape.name = base_name(node) + "_shape";
+  take_shape.name = raised_name(node) + "_shape";
   take_shape.op = "Shape";
   take_shape.in = {x};
   take_shape.out = {shape};
-  flatten.name = base_name(node) + "_flatten";
+  flatten.name = raised_name(node) + "_flatten";
   flatten.op = "Flatten";
   flatten.in = {x};
   flatten.out = {flat};
   flatten.attrs["axis"] = axis;
-  reshape.name = base_name(node) + "_reshape";
+  reshape.name = raised_name(node) + "_reshape";
   reshape.op = "Reshape";
   reshape.in = {result, shape};
   reshape.out = {y};
@@ -214,25 +173,8 @@ bool raise_dft(Raiser& r, Node& node) {
   return true;
 }
 
-bool refuse_group_normalization(Raiser&, Node&) {
-  throw make_error(ErrorCode::kUnsupported,
-                   "GroupNormalization of opsets 18 to 20 has one scale a group, which newer opsets lack")
-      .hint("Convert the model to opset 21 with onnx.version_converter.");
-}
-
-bool refuse_scan_8(Raiser&, Node&) {
-  throw make_error(ErrorCode::kUnsupported, "Scan of opset 8 has a batch axis, which newer opsets lack")
-      .hint("Convert the model to opset 9 or newer with onnx.version_converter.");
-}
-
-struct Entry {
-  const char* op;
-  int below;  // applies to nodes of opsets below this one
-  Rule rule;
-};
-
 // In order: one node may match several, and Upsample goes on as Resize.
-const Entry kRules[] = {
+const RaiseEntry kRules[] = {
     {"Squeeze", 13, raise_axes},
     {"Unsqueeze", 13, raise_axes},
     {"ReduceSum", 13, raise_axes},
@@ -258,12 +200,12 @@ const Entry kRules[] = {
     {"Upsample", 10, raise_upsample},
     {"Resize", 11, raise_resize_10},
     {"Resize", 13, raise_resize_11},
-    {"Scatter", 11, raise_scatter},
+    {"Scatter", 1000, raise_scatter},
     {"GridSample", 20, raise_grid_sample},
     {"RoiAlign", 16, raise_roi_align},
     {"DFT", 20, raise_dft},
-    {"GroupNormalization", 21, refuse_group_normalization},
-    {"Scan", 9, refuse_scan_8},
+    {"GroupNormalization", 21, raise_group_normalization},
+    {"Scan", 9, raise_scan_8},
 };
 
 // The dtype of output 0 of operators of opsets below 13, where a rule needs it before shapes are inferred.
@@ -293,6 +235,21 @@ DType guess_dtype(const Raiser& r, const Node& node) {
 
 }  // namespace
 
+Tensor typed_number(DType type, float value, const char* what) {
+  if (type == DType::kF64) return Tensor::from(type, {}, std::vector<double>{value});
+  if (type == DType::kI64)
+    return Tensor::from(type, {}, std::vector<std::int64_t>{static_cast<std::int64_t>(value)});
+  if (type == DType::kI32)
+    return Tensor::from(type, {}, std::vector<std::int32_t>{static_cast<std::int32_t>(value)});
+  if (type == DType::kF32) return Tensor::scalar(value);
+  const FormatInfo* format = find_format(type);
+  if (format == nullptr || format->encode == nullptr)
+    fail(ErrorCode::kUnsupported, "{} of a {} tensor", what, name(type));
+  Tensor tensor = Tensor::allocate(type, {});
+  format->encode(&value, tensor.mut<void>(), 1);
+  return tensor;
+}
+
 DType Raiser::dtype(ValueId id) const {
   if (id == ValueId::kNone) return DType::kF32;
   const DType known = graph_.value(id).dtype;
@@ -303,7 +260,7 @@ DType Raiser::dtype(ValueId id) const {
 
 ValueId Raiser::constant(const Node& node, const char* what, Tensor tensor) {
   const std::string stem =
-      !node.out.empty() && node.out[0] != ValueId::kNone ? graph_.value(node.out[0]).name : base_name(node);
+      !node.out.empty() && node.out[0] != ValueId::kNone ? graph_.value(node.out[0]).name : raised_name(node);
   return graph_.add_constant(stem + "_" + what, std::move(tensor));
 }
 
@@ -321,11 +278,15 @@ NodeId Raiser::emit(Node node) { return graph_.add_node(std::move(node)); }
 
 void Raiser::append(Node node) {
   if (node.domain.empty()) {
-    for (const Entry& entry : kRules) {
+    if (opset_ < 6) node.attrs.erase("consumed_inputs");  // how memory was to be reused
+    const RaiseList oldest = oldest_rules();
+    for (std::size_t at = 0; at < oldest.count + std::size(kRules); ++at) {
+      const RaiseEntry& entry = at < oldest.count ? oldest.first[at] : kRules[at - oldest.count];
       if (opset_ >= entry.below || node.op != entry.op) continue;
       // The checker looks at arity only where it knows the operator's version, and inliners make nodes anew.
-      const bool whole = !node.in.empty() && node.in[0] != ValueId::kNone && !node.out.empty() &&
-                         node.out[0] != ValueId::kNone;
+      const bool scan = node.op == "Scan";  // its first input may be left out
+      const bool whole = !node.in.empty() && (scan || node.in[0] != ValueId::kNone) && !node.out.empty() &&
+                         (scan || node.out[0] != ValueId::kNone);
       try {
         if (!whole) throw std::out_of_range("first input or output");
         if (!entry.rule(*this, node)) return;
@@ -355,6 +316,18 @@ bool Raiser::finish() {
     changed = true;
   }
   coerced_.clear();
+  for (const NodeId id : statistics_) {
+    const std::vector<ValueId> out = graph_.node(id).out;
+    bool read = false;
+    for (std::size_t i = 1; i < out.size(); ++i)
+      read =
+          read || (out[i] != ValueId::kNone && (!graph_.users(out[i]).empty() || graph_.is_output(out[i])));
+    if (read) continue;
+    for (std::size_t i = 1; i < out.size(); ++i) graph_.set_output(id, static_cast<int>(i), ValueId::kNone);
+    graph_.node(id).attrs.erase("training_mode");
+    changed = true;
+  }
+  statistics_.clear();
   return changed;
 }
 

@@ -75,9 +75,11 @@ std::string onnx_bytes(const Graph& graph, const WriteOptions& options, WriteRep
   WriteReport local;
   WriteReport& r = report != nullptr ? *report : local;
   r = WriteReport{};
-  r.asked = options.opset != 0 ? options.opset : graph.opset != 0 ? graph.opset : kDefaultOpset;
-  if (r.asked < kOldestOpset || r.asked > kNewestOpset)
-    fail(ErrorCode::kUsage, "opset {} cannot be written; {} to {} can", r.asked, kOldestOpset, kNewestOpset);
+  const int own = graph.opset != 0 ? std::max(graph.opset, kOldestWritten) : kDefaultOpset;
+  r.asked = options.opset != 0 ? options.opset : own;
+  if (r.asked < kOldestWritten || r.asked > kNewestOpset)
+    fail(ErrorCode::kUsage, "opset {} cannot be written; {} to {} can", r.asked, kOldestWritten,
+         kNewestOpset);
   if (constant_bytes(graph) > static_cast<std::int64_t>(limits::kMaxProtobufBytes) - kRoomForStructure)
     throw make_error(ErrorCode::kUnsupported, "the model has {} bytes of constants; an ONNX file holds 2 GB",
                      constant_bytes(graph))

@@ -15,7 +15,8 @@
 namespace pare {
 
 struct WriteOptions {
-  int opset = 0;  // ai.onnx, 7 to 27; 0: the graph's own, or 21 for a graph that was never in a file
+  int opset =
+      0;  // ai.onnx, 7 to 27; 0: the graph's own (7 at least), or 21 for a graph that was never in a file
 };
 
 struct WriteReport {
