@@ -3,6 +3,7 @@
 #include "engine/base/json.h"
 #include "eval/report_render.h"
 #include "graphsurgeon/inspect.h"
+#include "graphsurgeon/onnx/read.h"
 
 namespace pare {
 namespace {
@@ -38,11 +39,13 @@ class Inspect final : public Command {
   void declare(Args& args) override {
     args.positional("MODEL", path_, "ONNX file", true)
         .flag("--layers", layers_, "every node with its inputs and outputs")
+        .flag("--verify-data", verify_data_, "read external data and compare it with the model's checksums")
         .example("pare inspect resnet.onnx --layers");
   }
 
   int run(Context& context) override {
     const ModelSummary m = inspect_model(path_);
+    if (verify_data_) read_onnx(path_, {.infer = false, .verify_data = true});
     fill(m, context.document());
     context.print(fmt::format("{}: {}, opset {}, IR version {}{}", path_, m.format, m.opset, m.ir_version,
                               m.producer.empty() ? "" : ", by " + m.producer));
@@ -98,7 +101,7 @@ class Inspect final : public Command {
   }
 
   std::string path_;
-  bool layers_ = false;
+  bool layers_ = false, verify_data_ = false;
 };
 
 }  // namespace

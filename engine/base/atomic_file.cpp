@@ -140,8 +140,8 @@ void AtomicFile::write(std::string_view text) {
   write(std::span(reinterpret_cast<const std::byte*>(text.data()), text.size()));
 }
 
-void AtomicFile::commit() {
-  PARE_ASSERT(descriptor_ >= 0 && !committed_);
+void AtomicFile::seal() {
+  PARE_ASSERT(descriptor_ >= 0);
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0) fail_io("write", errno);
   // What a library wrote through temporary_path() has not been charged to the simulated disk yet.
@@ -154,6 +154,11 @@ void AtomicFile::commit() {
   const int closed = ::close(descriptor_);
   descriptor_ = -1;
   if (closed != 0) fail_io("write", errno);
+}
+
+void AtomicFile::commit() {
+  PARE_ASSERT(!committed_);
+  if (descriptor_ >= 0) seal();
   if (::rename(temporary_.c_str(), final_.c_str()) != 0) fail_io("write", errno);
   committed_ = true;
   sync_folder(parent_path(final_));

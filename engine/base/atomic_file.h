@@ -36,8 +36,13 @@ class AtomicFile {
   // it before commit(), and must not replace it by another file. Do not mix with write().
   const std::string& temporary_path() const { return temporary_; }
 
-  // Flushes to the disk and renames to the final path. The file is complete or absent, whatever happens.
+  // Flushes to the disk and closes; only commit() may follow. For files that must appear together.
+  void seal();
+
+  // Seals and renames to the final path. The file is complete or absent, whatever happens.
   void commit();
+
+  const std::string& final_path() const { return final_; }  // links resolved
 
  private:
   [[noreturn]] void fail_io(const char* doing, int error_number) const;

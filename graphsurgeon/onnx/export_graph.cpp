@@ -143,7 +143,8 @@ void GraphExporter::write_constants(onnx::GraphProto& proto) {
     if (!value.is_constant() || inherited_[i] || read_.count(names_[i]) == 0) continue;
     auto* tensor = proto.add_initializer();
     tensor->set_name(names_[i]);
-    write_tensor(value.constant, *tensor);
+    write_tensor_head(value.constant, *tensor);
+    if (store_ == nullptr || !store_->take(value.constant, *tensor)) write_payload(value.constant, *tensor);
     dtypes_.insert(value.dtype);
   }
 }
@@ -189,7 +190,7 @@ void GraphExporter::write_node(const Node& node, onnx::GraphProto& graph_proto) 
     auto* a = proto.add_attribute();
     a->set_name(key);
     a->set_type(onnx::AttributeProto::GRAPH);
-    GraphExporter inner(*std::get<std::shared_ptr<Graph>>(attribute), opset_, this);
+    GraphExporter inner(*std::get<std::shared_ptr<Graph>>(attribute), opset_, this, store_);
     inner.run(*a->mutable_g(), &inputs);
     domains_.insert(inner.domains_.begin(), inner.domains_.end());
     dtypes_.insert(inner.dtypes_.begin(), inner.dtypes_.end());

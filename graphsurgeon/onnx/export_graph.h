@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/ir/graph.h"
+#include "graphsurgeon/onnx/external_store.h"
 #include "graphsurgeon/onnx/proto.h"
 
 namespace pare {
@@ -21,8 +22,9 @@ onnx::NodeProto plain_node_proto(const Graph& graph, const Node& node);
 // get suffixes: other tools key on node names.
 class GraphExporter {
  public:
-  GraphExporter(const Graph& graph, int opset, GraphExporter* parent)
-      : graph_(graph), opset_(opset), parent_(parent) {}
+  // `store` takes large constants out of the model; nullptr: none goes out.
+  GraphExporter(const Graph& graph, int opset, GraphExporter* parent, ExternalStore* store = nullptr)
+      : graph_(graph), opset_(opset), parent_(parent), store_(store) {}
 
   // `captured[i]`: exported names of the owning node's inputs; nullptr for the main graph.
   void run(onnx::GraphProto& proto, const std::vector<std::string>* captured);
@@ -45,6 +47,7 @@ class GraphExporter {
   const Graph& graph_;
   int opset_;
   GraphExporter* parent_;
+  ExternalStore* store_;
   std::vector<std::string> names_;  // by value
   std::vector<bool> inherited_;     // constants that an enclosing graph writes
   std::unordered_set<std::string> taken_;

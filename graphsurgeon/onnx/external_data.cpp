@@ -2,10 +2,13 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "engine/base/error.h"
 #include "engine/base/paths.h"
+#include "engine/base/sha1.h"
+#include "engine/base/sha256.h"
 
 namespace pare {
 namespace {
@@ -59,11 +62,12 @@ std::string why_bad_location(const std::string& location) {
 }
 
 ExternalBytes open_external(const onnx::TensorProto& proto, TensorSource& source, std::int64_t needed) {
-  std::string location, offset_text, length_text;
+  std::string location, offset_text, length_text, checksum;
   for (const auto& entry : proto.external_data()) {
     if (entry.key() == "location") location = entry.value();
     if (entry.key() == "offset") offset_text = entry.value();
     if (entry.key() == "length") length_text = entry.value();
+    if (entry.key() == "checksum") checksum = entry.value();
   }
   const std::string bad = why_bad_location(location);
   if (!bad.empty())
@@ -77,6 +81,7 @@ ExternalBytes open_external(const onnx::TensorProto& proto, TensorSource& source
     check_no_links(source.directory, location);
     found = source.external.emplace(location, MappedFile(join_path(source.directory, location))).first;
   }
+  if (!checksum.empty()) source.checksums[location] = checksum;
   const auto file = found->second.bytes();
   const std::uint64_t offset = offset_text.empty() ? 0 : number(offset_text, "offset");
   if (offset > file.size())
@@ -89,6 +94,33 @@ ExternalBytes open_external(const onnx::TensorProto& proto, TensorSource& source
         .hint("The file of weights is cut short or belongs to another model.");
   return {file.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(length)),
           found->second.owner()};
+}
+
+void verify_external(const TensorSource& source, const std::map<std::string, std::string>& sha256) {
+  constexpr std::size_t kStep = 4u << 20;
+  for (const auto& [location, file] : source.external) {
+    const auto named = source.checksums.find(location);
+    const auto ours = sha256.find(location);
+    if (named == source.checksums.end() && ours == sha256.end()) continue;
+    Sha1 sha1;
+    Sha256 strong;
+    const auto bytes = file.bytes();
+    for (std::size_t done = 0; done < bytes.size(); done += kStep) {
+      const auto piece = bytes.subspan(done, std::min(kStep, bytes.size() - done));
+      sha1.update(piece);
+      if (ours != sha256.end()) strong.update(piece);
+    }
+    std::string wanted = named == source.checksums.end() ? std::string() : named->second;
+    for (char& c : wanted)
+      if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
+    const bool good = (wanted.empty() || sha1.finish() == wanted) &&
+                      (ours == sha256.end() || hex(strong.finish()) == ours->second);
+    if (!good)
+      throw make_error(ErrorCode::kBadFile,
+                       "external data '{}' does not have the checksum that the model names", location)
+          .at(file.path())
+          .hint("It is damaged, or belongs to another model: copy model and weights again, together.");
+  }
 }
 
 }  // namespace pare

@@ -78,8 +78,9 @@ void guarded(const Body& body) {
 }
 
 // What onnx's inliner takes for granted.
-void check_bodies(const onnx::ModelProto& model) {
+void check_bodies(const onnx::ModelProto& model, const std::string& directory) {
   onnx::checker::CheckerContext context;
+  context.set_model_dir(directory);
   context.set_ir_version(static_cast<int>(model.ir_version()));
   context.set_skip_opset_compatibility_check(true);  // a difference is what the conversion is for
   std::unordered_map<std::string, int> imports;
@@ -97,10 +98,10 @@ void check_bodies(const onnx::ModelProto& model) {
   }
 }
 
-void inline_local(onnx::ModelProto& model) {
+void inline_local(onnx::ModelProto& model, const std::string& directory) {
   if (model.functions_size() == 0) return;
   guarded([&] { onnx::checker::check_function_call_cycles(model); });
-  guarded([&] { check_bodies(model); });
+  guarded([&] { check_bodies(model, directory); });
   check_limit(ExpandedSize(model).of(model.graph().node()), limits::kMaxNodes,
               "the number of nodes with functions inlined");
   guarded([&] { onnx::inliner::InlineLocalFunctions(model, false); });
@@ -173,8 +174,8 @@ void check_known(const std::string& domain, const std::string& op, int opset) {
       .hint(hint);
 }
 
-void inline_functions(onnx::ModelProto& model, int opset) {
-  inline_local(model);
+void inline_functions(onnx::ModelProto& model, int opset, const std::string& directory) {
+  inline_local(model, directory);
   for (int level = 0; level < 8 && inline_operators(model, opset); ++level) {
   }
 }

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/stubs/logging.h>
 
+#include <cstring>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -9,6 +10,8 @@
 #include "engine/base/paths.h"
 #include "engine/ir/schema.h"
 #include "graphsurgeon/onnx/check.h"
+#include "graphsurgeon/onnx/external_data.h"
+#include "graphsurgeon/onnx/external_store.h"
 #include "graphsurgeon/onnx/header.h"
 #include "graphsurgeon/onnx/import_graph.h"
 #include "graphsurgeon/onnx/known_ops.h"
@@ -90,12 +93,18 @@ Graph read_model(std::span<const std::byte> bytes, std::shared_ptr<const void> o
   scope.opsets = read_opsets(model);
   check_header(model, scope.opsets);
   scope.opset = scope.opsets.emplace("", kNewestOpset).first->second;
-  inline_functions(model, scope.opset);
+  inline_functions(model, scope.opset, directory);
 
   Graph graph;
   GraphImporter(scope, nullptr, 0).run(model.graph(), graph);
   check_nodes(model, scope.opsets, name);
-  for (const auto& entry : model.metadata_props()) graph.metadata[entry.key()] = entry.value();
+  std::map<std::string, std::string> sha256;
+  for (const auto& entry : model.metadata_props()) {
+    const bool checksum = entry.key().rfind(kSha256Key, 0) == 0;  // of this file's data, no other's
+    (checksum ? sha256[entry.key().substr(std::strlen(kSha256Key))] : graph.metadata[entry.key()]) =
+        entry.value();
+  }
+  if (options.verify_data) verify_external(scope.tensors, sha256);
   if (!options.infer) return graph;
   infer(graph);
   for (const auto& raiser : scope.raisers) raiser->finish();

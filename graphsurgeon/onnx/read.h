@@ -8,7 +8,7 @@
 //
 // Errors, with file and node or tensor in `where`:
 //   kBadFile      missing, empty, cut short, not ONNX, invalid by the rules of onnx.checker or verify(),
-//                 external data that is missing or leads out of the model's folder
+//                 external data that is missing, has another checksum or leads out of the model's folder
 //   kUnsupported  an unknown operator (with domain and opset), an opset outside 1..27, sequences, sparse
 //   tensors
 #pragma once
@@ -23,7 +23,8 @@
 namespace pare {
 
 struct ReadOptions {
-  bool infer = true;  // false: shapes as declared only, not verified; for looking into a file
+  bool infer = true;         // false: shapes as declared only, not verified; for looking into a file
+  bool verify_data = false;  // read all external data now and compare with the checksums that the model has
 };
 
 Graph read_onnx(const std::string& path, const ReadOptions& options = {});

@@ -130,9 +130,17 @@ Tensor read_tensor(const onnx::TensorProto& proto, TensorSource& source) {
   return with_context("reading tensor '" + proto.name() + "'", [&] { return read_payload(proto, source); });
 }
 
-void write_tensor(const Tensor& tensor, onnx::TensorProto& proto) {
+void write_tensor_head(const Tensor& tensor, onnx::TensorProto& proto) {
   proto.set_data_type(static_cast<std::int32_t>(tensor.dtype()));
   for (const std::int64_t size : tensor.dims()) proto.add_dims(size);
+}
+
+void write_tensor(const Tensor& tensor, onnx::TensorProto& proto) {
+  write_tensor_head(tensor, proto);
+  write_payload(tensor, proto);
+}
+
+void write_payload(const Tensor& tensor, onnx::TensorProto& proto) {
   if (tensor.dtype() == DType::kString) {
     const auto* texts = tensor.as<std::string>();
     for (std::int64_t i = 0; i < tensor.size(); ++i) proto.add_string_data(texts[i]);

@@ -19,6 +19,7 @@ struct TensorSource {
   std::shared_ptr<const void> owner;                 // keeps the payloads alive
   std::string directory;                             // for external data; "" when there is no folder
   std::map<std::string, MappedFile> external;        // files mapped so far, by location
+  std::map<std::string, std::string> checksums;      // the SHA-1 that tensors name, by location
 };
 
 // A view into the file where the data's address suits its type, else an aligned copy. Bytes behind the
@@ -31,7 +32,11 @@ Tensor read_tensor(const onnx::TensorProto& proto, TensorSource& source);
 // The type as the IR has it. Error kBadFile for codes that ONNX does not define.
 DType dtype_of(std::int32_t onnx_type);
 
-// dims, type and payload (raw_data; string_data for strings). Same tensor, same bytes.
+// dims and type.
+void write_tensor_head(const Tensor& tensor, onnx::TensorProto& proto);
+// raw_data; string_data for strings. Same tensor, same bytes.
+void write_payload(const Tensor& tensor, onnx::TensorProto& proto);
+// Both.
 void write_tensor(const Tensor& tensor, onnx::TensorProto& proto);
 
 }  // namespace pare

@@ -145,6 +145,7 @@ class Scanner {
         fail(ErrorCode::kBadFile, "more than {} nodes", limits::kMaxNodes);
       append_tag(f.number);
       const std::size_t start = open_length();
+      if (kind == Kind::kModel) in_function_ = inner == Kind::kFunction;
       message(inner, f.content, f.end, depth + 1);
       close_length(start);
     }
@@ -182,7 +183,7 @@ class Scanner {
       if (f.wire == 0 && f.number == 2) data_type = f.varint;
     }
     if (raw.number == 0) return;
-    if (raw.content_size() <= kInlineBytes || packed_below_a_byte(data_type))
+    if (raw.content_size() <= kInlineBytes || (in_function_ && packed_below_a_byte(data_type)))
       return append(raw.begin, raw.end);
     append_bytes(9, std::string_view("\0", 1));
     append_bytes(12, std::to_string(result_.payloads.size()));
@@ -192,6 +193,7 @@ class Scanner {
   std::span<const std::byte> file_;
   StrippedModel result_;
   std::size_t nodes_ = 0;
+  bool in_function_ = false;
 };
 
 }  // namespace

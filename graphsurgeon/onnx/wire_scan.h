@@ -2,9 +2,9 @@
 // parses (and copies) only the structure and constants become views into the mapped file.
 //
 // It follows ModelProto -> graph, functions -> nodes -> attributes -> tensors and graphs, and copies every
-// field but one: a TensorProto's raw_data longer than kInlineBytes (and not of a type below 8 bits, whose
-// size the onnx checker looks at) is replaced by one zero byte, and the tensor's doc_string by the payload's
-// number. All other doc_strings of these tensors are dropped, so a file cannot forge a number.
+// field but one: a TensorProto's raw_data longer than kInlineBytes (in a function: not of a type below 8
+// bits, whose size the onnx checker looks at) is replaced by one zero byte, and the tensor's doc_string by
+// the payload's number. All other doc_strings of these tensors are dropped, so a file cannot forge a number.
 //
 // Source: https://protobuf.dev/programming-guides/encoding, onnx.proto3 of onnx 1.22.
 #pragma once

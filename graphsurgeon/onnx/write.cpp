@@ -5,10 +5,11 @@
 
 #include "engine/base/atomic_file.h"
 #include "engine/base/error.h"
-#include "engine/base/limits.h"
+#include "engine/base/paths.h"
 #include "engine/numeric/table.h"
 #include "graphsurgeon/onnx/check.h"
 #include "graphsurgeon/onnx/export_graph.h"
+#include "graphsurgeon/onnx/external_store.h"
 #include "graphsurgeon/onnx/lower.h"
 #include "graphsurgeon/onnx/raise.h"
 
@@ -16,7 +17,6 @@ namespace pare {
 namespace {
 
 constexpr int kDefaultOpset = 21;
-constexpr std::int64_t kRoomForStructure = 64 << 20;
 
 std::int64_t constant_bytes(const Graph& graph) {
   std::int64_t bytes = 0;
@@ -69,25 +69,16 @@ void write_metadata(const Graph& graph, onnx::ModelProto& model) {
   }
 }
 
-}  // namespace
-
-std::string onnx_bytes(const Graph& graph, const WriteOptions& options, WriteReport* report) {
-  WriteReport local;
-  WriteReport& r = report != nullptr ? *report : local;
-  r = WriteReport{};
+std::string build(const Graph& graph, const WriteOptions& options, ExternalStore* store, WriteReport& r) {
   const int own = graph.opset != 0 ? std::max(graph.opset, kOldestWritten) : kDefaultOpset;
   r.asked = options.opset != 0 ? options.opset : own;
   if (r.asked < kOldestWritten || r.asked > kNewestOpset)
     fail(ErrorCode::kUsage, "opset {} cannot be written; {} to {} can", r.asked, kOldestWritten,
          kNewestOpset);
-  if (constant_bytes(graph) > static_cast<std::int64_t>(limits::kMaxProtobufBytes) - kRoomForStructure)
-    throw make_error(ErrorCode::kUnsupported, "the model has {} bytes of constants; an ONNX file holds 2 GB",
-                     constant_bytes(graph))
-        .hint("Quantize the weights to a smaller format, or write a checkpoint format instead.");
   r.opset = settle_opset(graph, r.asked, r.why);
 
   onnx::ModelProto model;
-  GraphExporter exporter(graph, r.opset, nullptr);
+  GraphExporter exporter(graph, r.opset, nullptr, store);
   exporter.run(*model.mutable_graph(), nullptr);
   r.ir_version = ir_version_of_opset(r.opset);
   for (const DType type : exporter.dtypes())
@@ -98,6 +89,7 @@ std::string onnx_bytes(const Graph& graph, const WriteOptions& options, WriteRep
   write_imports(exporter.domains(), r.opset, model);
   write_metadata(graph, model);
   check_written(model, "model");
+  if (store != nullptr) store->write(model);
 
   std::string bytes;
   if (!model.SerializeToString(&bytes)) fail(ErrorCode::kInternal, "the model could not be serialized");
@@ -105,11 +97,41 @@ std::string onnx_bytes(const Graph& graph, const WriteOptions& options, WriteRep
   return bytes;
 }
 
+}  // namespace
+
+std::string onnx_bytes(const Graph& graph, const WriteOptions& options, WriteReport* report) {
+  WriteReport local;
+  WriteReport& r = report != nullptr ? *report : local;
+  r = WriteReport{};
+  const std::int64_t constants = constant_bytes(graph);
+  if (constants > options.inline_limit)
+    throw make_error(ErrorCode::kUnsupported, "the model has {} bytes of constants; an ONNX file holds 2 GB",
+                     constants)
+        .hint("Write it to a file: the weights then go into a file beside it.");
+  return build(graph, options, nullptr, r);
+}
+
 WriteReport write_onnx(const Graph& graph, const std::string& path, const WriteOptions& options) {
   WriteReport report;
-  const std::string bytes =
-      with_context("writing ONNX model '" + path + "'", [&] { return onnx_bytes(graph, options, &report); });
-  write_file_atomically(path, bytes);
+  with_context("writing ONNX model '" + path + "'", [&] {
+    ExternalOptions external = options.external;
+    const std::int64_t constants = constant_bytes(graph);
+    const bool too_large = external.files == ExternalFiles::kNone && constants > options.inline_limit;
+    if (too_large) external.files = ExternalFiles::kOne;
+    ExternalStore store(path, external);
+    const std::string bytes = build(graph, options, &store, report);
+    report.external = store.locations();
+    report.external_bytes = store.bytes();
+    if (too_large)
+      report.why.push_back(fmt::format(
+          "the weights are written beside the model, to '{}': {} bytes of constants are more than the {} "
+          "that an ONNX file holds",
+          external.location.empty() ? file_name(path) + ".data" : external.location, constants,
+          options.inline_limit));
+    AtomicFile file(path);
+    file.write(bytes);
+    store.commit(file);
+  });
   return report;
 }
 
