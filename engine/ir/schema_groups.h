@@ -9,6 +9,7 @@ namespace pare {
 
 std::span<const OpSchema> elementwise_schemas();  // one output element from one element of each input
 std::span<const OpSchema> nn_schemas();           // convolution, pooling, normalization, recurrent, attention
+std::span<const OpSchema> vision_schemas();       // sampling, boxes, blocks, spectra
 std::span<const OpSchema> tensor_schemas();       // data movement: Reshape, Slice, Gather, ...
 std::span<const OpSchema> size_schemas();         // Shape, Range, ConstantOfShape, ...
 std::span<const OpSchema> select_schemas();       // NonZero, Compress, Unique: sizes follow from the data

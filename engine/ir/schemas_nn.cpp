@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/ir/einsum.h"
 #include "engine/ir/infer_rules.h"
 #include "engine/ir/schema_groups.h"
 
@@ -269,32 +270,89 @@ void attention(InferContext& ctx) {
   ctx.set_out(3, type, Shape({q.dims[0], q_head_dim, q_seq, total}));
 }
 
-void grid_sample(InferContext& ctx) {
-  const Shape &x = ctx.in_shape(0), &grid = ctx.in_shape(1);
-  if (!x.ranked || !grid.ranked || x.rank() < 3 || grid.rank() != x.rank())
-    return ctx.set_out(0, ctx.in_dtype(0), {});
-  std::vector<Dim> dims = {x.dims[0], x.dims[1]};
-  dims.insert(dims.end(), grid.dims.begin() + 1, grid.dims.end() - 1);
-  ctx.set_out(0, ctx.in_dtype(0), Shape(std::move(dims)));
+// [batch, seq, heads * size], and a state [batch, key heads, key size, value size].
+void linear_attention(InferContext& ctx) {
+  for (const int i : {0, 1, 2}) need_rank(ctx, i, 3);
+  const std::int64_t q_heads = ctx.node().attr("q_num_heads", std::int64_t{0}),
+                     heads = ctx.node().attr("kv_num_heads", std::int64_t{0});
+  if (heads < 1 || q_heads < 1 || q_heads % heads != 0)
+    ctx.bad(fmt::format("{} query heads, {} key heads", q_heads, heads));
+  const auto part = [&](int i, std::int64_t count) {
+    const Shape& shape = ctx.in_shape(i);
+    if (!shape.ranked || !shape.dims[2].known()) return Dim{};
+    if (shape.dims[2].value % count != 0)
+      ctx.bad(fmt::format("a width of {} in {} heads", shape.dims[2].value, count));
+    return Dim::of(shape.dims[2].value / count);
+  };
+  const Shape& q = ctx.in_shape(0);
+  const Dim batch = q.ranked ? q.dims[0] : Dim{}, key = part(0, q_heads), value = part(2, heads);
+  ctx.set_out(0, ctx.in_dtype(0),
+              Shape({batch, q.ranked ? q.dims[1] : Dim{}, product(Dim::of(q_heads), value)}));
+  ctx.set_out(1, ctx.in_dtype(ctx.has_input(3) ? 3 : 0), Shape({batch, Dim::of(heads), key, value}));
+}
+
+void causal_conv(InferContext& ctx) {
+  need_rank(ctx, 0, 3);
+  need_rank(ctx, 1, 3);
+  const Shape &x = ctx.in_shape(0), &w = ctx.in_shape(1);
+  const DType type = common_dtype(ctx, 0, ctx.inputs());
+  Dim kept;
+  if (w.ranked && w.dims[2].known()) {
+    if (w.dims[2].value < 1) ctx.bad("a kernel of no places");
+    kept = Dim::of(w.dims[2].value - 1);
+  }
+  ctx.set_out(0, type, x);
+  ctx.set_out(1, type, Shape({x.ranked ? x.dims[0] : Dim{}, x.ranked ? x.dims[1] : Dim{}, kept}));
+}
+
+void det(InferContext& ctx) {
+  need_rank_at_least(ctx, 0, 2);
+  Shape out = ctx.in_shape(0);
+  if (out.ranked) {
+    unify(ctx, out.dims[out.dims.size() - 2], out.dims.back(), "sides of a square matrix");
+    out.dims.resize(out.dims.size() - 2);
+  }
+  ctx.set_out(0, ctx.in_dtype(0), out);
+}
+
+void einsum(InferContext& ctx) {
+  const DType type = common_dtype(ctx, 0, ctx.inputs());
+  std::vector<int> ranks;
+  for (int i = 0; i < ctx.inputs(); ++i) {
+    if (!ctx.in_shape(i).ranked) return ctx.set_out(0, type, {});
+    ranks.push_back(ctx.in_shape(i).rank());
+  }
+  const EinsumLabels labels = parse_einsum(ctx.node().attr("equation", ""), ranks);
+  std::vector<Dim> sizes(static_cast<std::size_t>(labels.count), Dim::of(1));
+  for (int i = 0; i < ctx.inputs(); ++i)
+    for (std::size_t a = 0; a < labels.in[static_cast<std::size_t>(i)].size(); ++a) {
+      Dim& size = sizes[static_cast<std::size_t>(labels.in[static_cast<std::size_t>(i)][a])];
+      size = broadcast(ctx, Shape({size}), Shape({ctx.in_shape(i).dims[a]})).dims[0];
+    }
+  sizes.resize(labels.out.size());
+  ctx.set_out(0, type, Shape(std::move(sizes)));
 }
 
 constexpr OpSchema kSchemas[] = {
     {"", "Attention", 3, 7, 1, 4, attention},
     {"", "AveragePool", 1, 1, 1, 1, pool},
     {"", "BatchNormalization", 5, 5, 1, 3, batch_norm},
+    {"", "CausalConvWithState", 2, 4, 1, 2, causal_conv},
     {"", "Conv", 2, 3, 1, 1, conv},
     {"", "ConvTranspose", 2, 3, 1, 1, conv_transpose},
+    {"", "Det", 1, 1, 1, 1, det},
+    {"", "Einsum", 1, -1, 1, 1, einsum},
     {"", "GRU", 3, 6, 0, 2, recurrent},
     {"", "Gemm", 2, 3, 1, 1, gemm},
     {"", "GlobalAveragePool", 1, 1, 1, 1, global_pool},
     {"", "GlobalLpPool", 1, 1, 1, 1, global_pool},
     {"", "GlobalMaxPool", 1, 1, 1, 1, global_pool},
-    {"", "GridSample", 2, 2, 1, 1, grid_sample},
     {"", "GroupNormalization", 3, 3, 1, 1, channel_params},
     {"", "InstanceNormalization", 3, 3, 1, 1, channel_params},
     {"", "LRN", 1, 1, 1, 1, same},
     {"", "LSTM", 3, 8, 0, 3, recurrent},
     {"", "LayerNormalization", 2, 3, 1, 3, layer_norm},
+    {"", "LinearAttention", 3, 6, 1, 2, linear_attention},
     {"", "LpPool", 1, 1, 1, 1, pool},
     {"", "MatMul", 2, 2, 1, 1, matmul},
     {"", "MaxPool", 1, 1, 1, 2, pool},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "engine/base/error.h"
 #include "engine/ir/window.h"
@@ -273,6 +274,44 @@ void run_product(const OpCall& call) {
   });
 }
 
+// --- determinant
+
+std::string det_why_not(const OpCall& call) { return float_reason(call, {0}); }
+
+// By elimination, the largest of a column as its pivot.
+double determinant(std::vector<double> a, std::size_t n) {
+  double det = 1;
+  for (std::size_t k = 0; k < n; ++k) {
+    std::size_t pivot = k;
+    for (std::size_t i = k + 1; i < n; ++i)
+      if (std::fabs(a[i * n + k]) > std::fabs(a[pivot * n + k])) pivot = i;
+    if (pivot != k) {
+      std::swap_ranges(a.begin() + static_cast<std::ptrdiff_t>(k * n),
+                       a.begin() + static_cast<std::ptrdiff_t>((k + 1) * n),
+                       a.begin() + static_cast<std::ptrdiff_t>(pivot * n));
+      det = -det;
+    }
+    det *= a[k * n + k];
+    if (a[k * n + k] == 0) return det;
+    for (std::size_t i = k + 1; i < n; ++i) {
+      const double factor = a[i * n + k] / a[k * n + k];
+      for (std::size_t j = k + 1; j < n; ++j) a[i * n + j] -= factor * a[k * n + j];
+    }
+  }
+  return det;
+}
+
+void run_det(const OpCall& call) {
+  const auto n = static_cast<std::size_t>(call.in[0].dims.back());
+  const std::vector<double> x = doubles_of(call.in[0]);
+  std::vector<double> y(static_cast<std::size_t>(call.out[0].size()));
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const auto first = x.begin() + static_cast<std::ptrdiff_t>(i * n * n);
+    y[i] = determinant({first, first + static_cast<std::ptrdiff_t>(n * n)}, n);
+  }
+  write_doubles(call.out[0], y);
+}
+
 }  // namespace
 
 void add_linear_references(Registry& registry) {
@@ -288,6 +327,7 @@ void add_linear_references(Registry& registry) {
   add("ConvTranspose", conv_why_not, run_conv);
   add("MatMul", product_why_not, run_product);
   add("Gemm", gemm_why_not, run_product);
+  add("Det", det_why_not, run_det);
 }
 
 }  // namespace pare

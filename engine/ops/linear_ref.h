@@ -1,8 +1,11 @@
 // Plain kernels of the linear operators on plain (channels-first) tensors: Conv, ConvTranspose, MatMul, Gemm.
 //
-//   Conv          y[n,m,o] = bias[m] + sum over c, k of x[n, g*C/G + c, o*stride - begin + k*dilation]
-//   w[m,c,k] ConvTranspose the transpose of that map; weight [C, M/G, k...] MatMul        NumPy's, leading
-//   dimensions broadcast Gemm          alpha op(A) op(B) + beta C
+//   Conv           y[n,m,o] = bias[m] + sum over c, k of w[m,c,k] x[n, g*C/G + c, i],
+//                  i = o*stride - begin + k*dilation
+//   ConvTranspose  the transpose of that map; weight [C, M/G, k...]
+//   MatMul         NumPy's, leading dimensions broadcast
+//   Gemm           alpha op(A) op(B) + beta C
+//   Det            the determinant of each matrix, by elimination with pivots, in double
 //
 // One to three spatial axes. float32, float64, float16, bfloat16 (sums in double, rounded once); MatMul and
 // Gemm also (u)int32 and (u)int64, wrapping. Sums run over c, then k, in ascending order, for one output at a

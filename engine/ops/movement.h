@@ -6,6 +6,7 @@
 //   Expand, Tile  repetition
 //   Concat, Split along one axis
 //   Pad           constant (value, default 0), edge, reflect (without the border), wrap; negative pads cut
+//   ReverseSequence  the first lengths[batch] places of the time axis backwards, the others as they are
 //   DepthToSpace (DCR, CRD), SpaceToDepth
 //   Gather        y = x[.., indices, ..] on one axis; an index counts from the back when negative
 //   GatherElements, GatherND, ScatterElements, ScatterND (reductions none, add, mul, min, max), Trilu;

@@ -133,6 +133,34 @@ void run_blocks(const OpCall& call) {
   }
 }
 
+std::string sequence_why_not(const OpCall& call) {
+  std::string reason = moved_type_reason(call, 0);
+  return reason.empty() ? type_reason(call, 1, {DType::kI64}) : reason;
+}
+
+void run_reverse(const OpCall& call) {
+  const TensorView &x = call.in[0], &y = call.out[0];
+  const auto rank = static_cast<std::int64_t>(x.dims.size());
+  const std::int64_t time = axis_of(*call.node, "time_axis", 0, rank),
+                     batch = axis_of(*call.node, "batch_axis", 1, rank);
+  const Index lengths = ints_of(call.in[1]);
+  if (time < 0 || batch < 0 || time >= rank || batch >= rank || time == batch ||
+      static_cast<std::int64_t>(lengths.size()) != x.dims[static_cast<std::size_t>(batch)])
+    throw make_error(ErrorCode::kBadFile, "{} lengths for axes {} and {} of {}", lengths.size(), batch, time,
+                     to_string(x.dims));
+  const std::int64_t most = x.dims[static_cast<std::size_t>(time)], count = y.size();
+  for (const std::int64_t length : lengths)
+    if (length < 0 || length > most)
+      throw make_error(ErrorCode::kBadFile, "a sequence of {} in {} places", length, most);
+  for (std::int64_t i = 0; i < count; ++i) {
+    Index at = unravel(i, y.dims);
+    std::int64_t& place = at[static_cast<std::size_t>(time)];
+    const std::int64_t length = lengths[static_cast<std::size_t>(at[static_cast<std::size_t>(batch)])];
+    if (place < length) place = length - 1 - place;
+    copy_element(x, ravel(at, x.dims), y, i);
+  }
+}
+
 }  // namespace
 
 void add_movement_references(Registry& registry) {
@@ -152,6 +180,8 @@ void add_movement_references(Registry& registry) {
   add("Split", run_split);
   add("DepthToSpace", run_blocks);
   add("SpaceToDepth", run_blocks);
+  kernel.why_not = sequence_why_not;
+  add("ReverseSequence", run_reverse);
 }
 
 }  // namespace pare

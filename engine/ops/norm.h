@@ -1,16 +1,16 @@
 // Normalizations.
 //
 //   LayerNormalization     over axes [axis, rank): y = (x - mean) / sqrt(var + epsilon) * scale + bias;
-//   optional
-//                          outputs mean and 1 / sqrt(var + epsilon). var = mean((x - mean)^2)
+//                          optional outputs mean and 1 / sqrt(var + epsilon). var = mean((x - mean)^2)
 //   RMSNormalization       y = x / sqrt(mean(x^2) + epsilon) * scale
 //   InstanceNormalization  over all spatial axes of one channel; scale and bias are [C]
 //   GroupNormalization     over all spatial axes of C / num_groups channels; scale and bias are [C]
 //   BatchNormalization     inference: (x - mean) / sqrt(var + epsilon) * scale + bias with given mean, var
-//   [C];
-//                          training: with those of the batch (population variance), and outputs
+//                          [C]; training: with those of the batch (population variance), and outputs
 //                          running = running * momentum + batch * (1 - momentum)
 //   LpNormalization        x / (sum |x|^p)^(1/p) along one axis; 0 where that is 0
+//   LRN                    x / (bias + alpha / size sum x^2)^beta, over `size` neighbouring channels,
+//                          (size - 1) / 2 of them (cut) in front
 //   MeanVarianceNormalization  (x - mean) / sqrt(var) over `axes`, + 1e-9 below the root's line
 //
 // float16 and bfloat16 are computed in float32 (stash_type), float64 in double. References sum in double. The

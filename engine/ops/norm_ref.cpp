@@ -1,4 +1,5 @@
 // The normalizations from their formulas, in double.
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/error.h"
@@ -143,6 +144,28 @@ void run_batch_training(const OpCall& call) {
   }
 }
 
+void run_local_response(const OpCall& call) {
+  const TensorView &x = call.in[0], &y = call.out[0];
+  const std::int64_t size = call.node->attr("size", std::int64_t{0});
+  if (size < 1) throw make_error(ErrorCode::kBadFile, "attribute size is {}", size);
+  const auto alpha = static_cast<double>(call.node->attr("alpha", 1e-4F)) / static_cast<double>(size);
+  const auto beta = static_cast<double>(call.node->attr("beta", 0.75F)),
+             bias = static_cast<double>(call.node->attr("bias", 1.0F));
+  const std::int64_t channels = x.dims[1], plane = product_of(x.dims, 2, x.dims.size());
+  call.pool->parallel_for(x.dims[0] * plane, 256, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto place = [&](std::int64_t c) { return (i / plane * channels + c) * plane + i % plane; };
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const std::int64_t first = std::max<std::int64_t>(0, c - (size - 1) / 2),
+                           last = std::min(channels - 1, c + size / 2);
+        double sum = 0;
+        for (std::int64_t k = first; k <= last; ++k) sum += number_at(x, place(k)) * number_at(x, place(k));
+        put_number(y, place(c), number_at(x, place(c)) / std::pow(bias + alpha * sum, beta));
+      }
+    }
+  });
+}
+
 void run_lp(const OpCall& call) {
   const TensorView &x = call.in[0], &y = call.out[0];
   const auto axis =
@@ -215,6 +238,7 @@ void add_norm_references(Registry& registry) {
   add("GroupNormalization", why_not, run_group);
   add("BatchNormalization", batch_why_not, run_batch);
   add("BatchNormalization", training_why_not, run_batch_training);
+  add("LRN", why_not, run_local_response);
   add("LpNormalization", why_not, run_lp);
   add("MeanVarianceNormalization", why_not, run_mean_variance);
 }

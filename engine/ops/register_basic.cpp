@@ -1,8 +1,11 @@
 #include "engine/ops/attention.h"
 #include "engine/ops/clip.h"
+#include "engine/ops/einsum.h"
 #include "engine/ops/elementwise_binary.h"
 #include "engine/ops/elementwise_unary.h"
+#include "engine/ops/fold.h"
 #include "engine/ops/integer_ref.h"
+#include "engine/ops/linear_attention.h"
 #include "engine/ops/linear_ref.h"
 #include "engine/ops/movement.h"
 #include "engine/ops/norm.h"
@@ -13,7 +16,9 @@
 #include "engine/ops/register_cpu.h"
 #include "engine/ops/registry.h"
 #include "engine/ops/resize.h"
+#include "engine/ops/sampling.h"
 #include "engine/ops/select.h"
+#include "engine/ops/signal.h"
 #include "engine/ops/softmax.h"
 
 namespace pare {
@@ -40,7 +45,13 @@ void register_basic(Registry& registry) {
   add_linear_references(registry);
   registry.add(resize::rows_kernel());
   registry.add(resize::reference_kernel());
+  add_sampling_references(registry);
+  add_region_references(registry);
+  add_fold_references(registry);
+  add_signal_references(registry);
+  add_einsum_kernels(registry);
   add_attention_references(registry);
+  add_linear_attention_references(registry);
   add_recurrent_references(registry);
   add_integer_references(registry);
   add_random_references(registry);

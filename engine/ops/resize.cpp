@@ -3,17 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/numeric/convert.h"
 #include "engine/ops/support.h"
 
 namespace pare::resize {
 namespace {
-
-std::vector<double> doubles_of(const TensorView& view) {
-  std::vector<double> values(static_cast<std::size_t>(view.size()));
-  convert(view, {DType::kF64, view.dims, values.data()});
-  return values;
-}
 
 double source_coordinate(const AxisMap& m, const std::string& mode, std::int64_t i) {
   const auto x = static_cast<double>(i), in = static_cast<double>(m.in);

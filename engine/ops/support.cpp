@@ -70,4 +70,23 @@ void write_floats(const TensorView& view, std::int64_t begin, std::int64_t n, co
   if (view.dtype != DType::kF32) encode(view.dtype, room, view.mut<std::uint16_t>() + begin, n);
 }
 
+std::vector<double> doubles_of(const TensorView& view) {
+  std::vector<double> values(static_cast<std::size_t>(view.size()));
+  convert(view, {DType::kF64, view.dims, values.data()});
+  return values;
+}
+
+void write_doubles(const TensorView& view, const std::vector<double>& values) {
+  convert({DType::kF64, view.dims, const_cast<double*>(values.data())}, view);
+}
+
+std::string float_reason(const OpCall& call, std::initializer_list<int> inputs) {
+  for (const int i : inputs) {
+    if (!call.has(i)) continue;
+    std::string reason = type_reason(call, i, {DType::kF32, DType::kF16, DType::kBF16, DType::kF64});
+    if (!reason.empty()) return reason;
+  }
+  return {};
+}
+
 }  // namespace pare

@@ -78,6 +78,14 @@ void write_floats(const TensorView& view, std::int64_t begin, std::int64_t n, co
 // A whole float32, float16 or bfloat16 tensor as float32, decoded into `room` where need be.
 const float* all_floats(const TensorView& view, std::vector<float>& room);
 
+// A whole tensor of any number type in double, and back with one rounding (convert.h). Plain kernels compute
+// so.
+std::vector<double> doubles_of(const TensorView& view);
+void write_doubles(const TensorView& view, const std::vector<double>& values);
+// "" when input i is left out or has a type that plain kernels of floats take: float32, float16, bfloat16,
+// float64.
+std::string float_reason(const OpCall& call, std::initializer_list<int> inputs);
+
 inline constexpr std::int64_t kFloatChunk = 1024;  // elements converted at a time
 
 }  // namespace pare
