@@ -50,7 +50,7 @@ struct OpCall {
   const void* prepared = nullptr;  // what prepare returned
   void* stream = nullptr;          // backends other than the CPU
   OutputAllocator* allocator = nullptr;
-  std::uint64_t seed = 0;          // of the session, for random operators without a seed of their own
+  std::uint64_t seed = 0;  // of the session, for random operators without a seed of their own
 
   const TensorView& input(int i) const;  // an absent view when i is out of range
   bool has(int i) const { return input(i).present(); }

@@ -20,6 +20,7 @@
 #include "engine/ops/select.h"
 #include "engine/ops/signal.h"
 #include "engine/ops/softmax.h"
+#include "engine/ops/strings.h"
 
 namespace pare {
 
@@ -55,6 +56,9 @@ void register_basic(Registry& registry) {
   add_recurrent_references(registry);
   add_integer_references(registry);
   add_random_references(registry);
+  add_string_references(registry);
+  add_string_moves(registry);
+  add_tfidf_reference(registry);
 }
 
 }  // namespace pare
