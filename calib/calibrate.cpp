@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "datasets/state_feed.h"
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
 #include "engine/base/memory.h"
@@ -33,7 +34,8 @@ std::int64_t batch_bytes(const Dataset& data, std::int64_t batch) {
   std::int64_t bytes = 0;
   for (const InputSpec& input : data.inputs()) {
     std::int64_t one = bits(input.dtype) / 8;
-    for (std::size_t d = 1; d < input.shape.dims.size(); ++d) one *= input.shape.dims[d].value;
+    for (std::size_t d = 1; d < input.shape.dims.size(); ++d)
+      one *= input.shape.dims[d].known() ? input.shape.dims[d].value : 1;
     bytes += one * batch;
   }
   return bytes;
@@ -69,8 +71,10 @@ std::int64_t live_activation_bytes(const Graph& graph, std::int64_t batch) {
   return most;
 }
 
-CalibrateResult calibrate(Session& session, const std::vector<WatchedValue>& values, Dataset& data,
-                          const CalibrateOptions& options) {
+namespace {
+
+CalibrateResult run_calibration(Session& session, StateFeed& feed, const std::vector<WatchedValue>& values,
+                                Dataset& data, const CalibrateOptions& options) {
   const auto start = Clock::now();
   PARE_ASSERT(options.pool);
   if (values.empty())
@@ -91,15 +95,15 @@ CalibrateResult calibrate(Session& session, const std::vector<WatchedValue>& val
   Progress& progress = options.progress ? *options.progress : no_progress();
   {
     ProgressStep step(progress, "calibrating", data.sample_count());
-    for (std::int64_t begin = 0; begin < data.sample_count(); begin += batch) {
+    for (std::int64_t begin = 0, end = 0; begin < data.sample_count(); begin = end) {
       check_cancelled();
-      const std::int64_t end = std::min(begin + batch, data.sample_count());
+      end = data.batch_end(begin, data.sample_count(), batch);
       const auto reading = Clock::now();
       const Batch samples = data.read(begin, end, options.pool);
       result.statistics.data_hash.add(data.hash_sum(samples, options.pool));
       result.data_seconds += seconds_since(reading);
       with_context(fmt::format("running samples {} to {}", begin, end - 1),
-                   [&] { session.run(samples.inputs); });
+                   [&] { feed.run(session, samples); });
       ++result.batches;
       step.advance(end - begin);
     }
@@ -118,6 +122,14 @@ CalibrateResult calibrate(Session& session, const std::vector<WatchedValue>& val
   return result;
 }
 
+}  // namespace
+
+CalibrateResult calibrate(Session& session, const std::vector<WatchedValue>& values, Dataset& data,
+                          const CalibrateOptions& options) {
+  StateFeed feed(data, session.graph());
+  return run_calibration(session, feed, values, data, options);
+}
+
 CalibrateResult calibrate(const Graph& source, const std::vector<CalibratedValue>& values, Dataset& data,
                           const CalibrateOptions& options) {
   LowerOptions lower;
@@ -134,7 +146,8 @@ CalibrateResult calibrate(const Graph& source, const std::vector<CalibratedValue
   SessionOptions session_options;
   session_options.pool = options.pool;
   Session session(lowered.graph, session_options);
-  return calibrate(session, watched, data, options);
+  StateFeed feed(data, source);
+  return run_calibration(session, feed, watched, data, options);
 }
 
 }  // namespace pare

@@ -30,7 +30,8 @@ class Eval final : public Command {
         .required()
         .option("--reference", "MODEL", reference_, "the original, for comparisons and drops", "model.path")
         .option("--metric", "M", metrics_,
-                "top1, top5 (labels); output_sqnr_db, output_cosine, max_abs, clipping_rate (reference)",
+                "top1, top5, cer (labels); top1_agreement, box_agreement, frame_agreement, output_sqnr_db, "
+                "output_cosine, max_abs, clipping_rate (reference)",
                 "evaluate.metrics")
         .option("--gate", "G", gates_, "\"top1_drop<=0.005\"; one that fails gives exit code 1",
                 "evaluate.gates")
@@ -108,6 +109,7 @@ class Eval final : public Command {
   std::vector<std::string> default_metrics(const Dataset& data) const {
     std::vector<std::string> metrics;
     if (data.has_labels()) metrics.push_back("top1");
+    if (data.has_texts() && !data.spec().alphabet.empty()) metrics.push_back("cer");
     if (!reference_.empty())
       for (const char* metric : {"output_sqnr_db", "output_cosine", "max_abs", "clipping_rate"})
         metrics.push_back(metric);

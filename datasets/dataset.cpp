@@ -52,6 +52,19 @@ bool any_nonzero(const std::byte* bytes, std::int64_t n) {
   return std::any_of(bytes, bytes + n, [](std::byte b) { return b != std::byte{0}; });
 }
 
+// The first columns of a sample: `whole` and `cut` differ in their width alone.
+void cut_columns(const Preprocess& whole, const Preprocess& cut, const std::byte* in,
+                 std::vector<std::byte>& out) {
+  const std::size_t axis = width_axis(whole);
+  std::int64_t rows = 1, rest = bits(whole.from) / 8;
+  for (std::size_t d = 0; d < axis; ++d) rows *= whole.sample_in[d];
+  for (std::size_t d = axis + 1; d < whole.sample_in.size(); ++d) rest *= whole.sample_in[d];
+  const std::int64_t from = whole.sample_in[axis] * rest, to = cut.sample_in[axis] * rest;
+  out.resize(static_cast<std::size_t>(rows * to));
+  for (std::int64_t r = 0; r < rows; ++r)
+    std::memcpy(out.data() + r * to, in + r * from, static_cast<std::size_t>(to));
+}
+
 }  // namespace
 
 std::vector<InputSpec> model_inputs(const Graph& graph) {
@@ -66,13 +79,19 @@ std::vector<InputSpec> model_inputs(const Graph& graph) {
 Dataset::Dataset(const DatasetSpec& spec, const std::vector<InputSpec>& model)
     : spec_(spec), source_(open_source(spec)) {
   with_context(fmt::format("opening the data set '{}'", spec.path), [&] {
+    const std::int64_t count = source_->count() - spec_.skip;
     if (source_->count() == 0)
       throw make_error(ErrorCode::kUsage, "there are no samples in it").hint("give a set with samples");
+    if (count <= 0)
+      fail(ErrorCode::kUsage, "skip is {}, and there are no more than {} samples", spec_.skip,
+           source_->count());
+    check_pairs(model);
+    if (!spec_.width_from.empty()) load_widths();
     choose_columns(model);
-    if (!spec_.labels.empty()) load_labels();
-    rows_ = shuffled_rows(source_->count(), spec_.shuffle);
-    if (spec_.samples > 0 && spec_.samples < source_->count())
-      rows_.resize(static_cast<std::size_t>(spec_.samples));
+    if (!spec_.labels.empty()) labels_ = load_labels(spec_.labels, *source_);
+    rows_ = shuffled_rows(count, spec_.shuffle);
+    for (std::int64_t& row : rows_) row += spec_.skip;
+    if (spec_.samples > 0 && spec_.samples < count) rows_.resize(static_cast<std::size_t>(spec_.samples));
     if (fixed_batch_ > 0 && sample_count() % fixed_batch_ != 0) {
       const std::int64_t whole = sample_count() / fixed_batch_ * fixed_batch_;
       throw make_error(ErrorCode::kUsage, "the model takes {} samples at once, and {} is no multiple of it",
@@ -80,6 +99,11 @@ Dataset::Dataset(const DatasetSpec& spec, const std::vector<InputSpec>& model)
           .hint(whole > 0 ? fmt::format("add samples={}", whole)
                           : "give more samples, or `pare surgeon set-shape` frees the batch dimension");
     }
+    if (fixed_batch_ > 1 && !(widths_.empty() && spec_.feedback.empty()))
+      throw make_error(ErrorCode::kUnsupported,
+                       "the model takes {} samples at once, which width_from and feedback cannot promise",
+                       fixed_batch_)
+          .hint("`pare surgeon set-shape` frees the batch dimension, or sets it to 1");
     counted_.assign(rows_.size(), false);
     nonzero_.assign(columns_.size(), false);
   });
@@ -91,16 +115,28 @@ std::int64_t Dataset::batch_size() const {
   return fixed_batch_ > 0 ? fixed_batch_ : std::min(spec_.batch, sample_count());
 }
 
-void Dataset::load_labels() { labels_ = pare::load_labels(spec_.labels, *source_); }
+std::int64_t Dataset::batch_end(std::int64_t begin, std::int64_t end, std::int64_t most) const {
+  PARE_ASSERT(begin >= 0 && begin < end && end <= sample_count() && most > 0);
+  std::int64_t last = begin + 1;
+  const auto row = [&](std::int64_t sample) { return rows_[static_cast<std::size_t>(sample)]; };
+  while (last < end && last - begin < most && width_of(row(last)) == width_of(row(begin)) &&
+         (spec_.reset.empty() || source_->stream_of(row(last)) == source_->stream_of(row(begin))))
+    ++last;
+  return last;
+}
 
 Tensor Dataset::read_column(std::size_t index, const std::vector<std::int64_t>& rows, ThreadPool* pool) {
   const Column& column = columns_[index];
+  if (column.source < 0) return column.fixed;
   const auto count = static_cast<std::int64_t>(rows.size());
-  Dims dims = column.preprocess.sample_out;
+  const bool cut = column.cut && count > 0;
+  const Preprocess& preprocess = cut ? column.by_width.at(width_of(rows[0])) : column.preprocess;
+  for (const std::int64_t row : rows) PARE_ASSERT(!cut || width_of(row) == width_of(rows[0]));
+  const std::int64_t bytes_out = byte_count(preprocess.to, preprocess.sample_out);
+  Dims dims = preprocess.sample_out;
   dims.insert(dims.begin(), count);
   std::int64_t total = 0;
-  if (__builtin_mul_overflow(count, std::max(column.bytes_in, column.bytes_out), &total) ||
-      total > kMostBatch)
+  if (__builtin_mul_overflow(count, std::max(column.bytes_in, bytes_out), &total) || total > kMostBatch)
     throw make_error(ErrorCode::kUsage, "a batch of {} samples of '{}' has more than {} bytes", count,
                      inputs_[index].name, kMostBatch)
         .hint("lower batch=");
@@ -108,10 +144,10 @@ Tensor Dataset::read_column(std::size_t index, const std::vector<std::int64_t>& 
   const std::byte* base = source_->base(column.source);
   bool consecutive = true;
   for (std::size_t i = 1; i < rows.size(); ++i) consecutive = consecutive && rows[i] == rows[i - 1] + 1;
-  if (base && consecutive && column.preprocess.is_identity() && count > 0) {
+  if (base && consecutive && preprocess.is_identity() && count > 0 && !cut) {
     const std::byte* first = base + rows[0] * column.bytes_in;
     if (!nonzero_[index]) nonzero_[index] = any_nonzero(first, total);
-    return Tensor::share(column.preprocess.to, dims, first, source_->owner(column.source));
+    return Tensor::share(preprocess.to, dims, first, source_->owner(column.source));
   }
 
   Tensor raw;
@@ -127,11 +163,18 @@ Tensor Dataset::read_column(std::size_t index, const std::vector<std::int64_t>& 
   for (std::int64_t slot = 0; slot < count && !nonzero_[index]; ++slot)
     nonzero_[index] = any_nonzero(sample_in(slot), column.bytes_in);
 
-  Tensor out = Tensor::allocate(column.preprocess.to, dims);
+  Tensor out = Tensor::allocate(preprocess.to, dims);
   std::byte* to = out.mut<std::byte>();
   const auto body = [&](std::int64_t from, std::int64_t until) {
-    for (std::int64_t slot = from; slot < until; ++slot)
-      column.preprocess.run(sample_in(slot), to + slot * column.bytes_out);
+    std::vector<std::byte> part;
+    for (std::int64_t slot = from; slot < until; ++slot) {
+      const std::byte* in = sample_in(slot);
+      if (cut) {
+        cut_columns(column.preprocess, preprocess, in, part);
+        in = part.data();
+      }
+      preprocess.run(in, to + slot * bytes_out);
+    }
   };
   if (pool)
     pool->parallel_for(count, 1, body);
@@ -141,15 +184,13 @@ Tensor Dataset::read_column(std::size_t index, const std::vector<std::int64_t>& 
 }
 
 void Dataset::count_nonfinite(std::size_t index, const Tensor& tensor, std::int64_t begin) {
-  const Column& column = columns_[index];
-  if (!is_float(tensor.dtype())) return;
-  const std::int64_t elements = element_count(column.preprocess.sample_out);
-  const auto count = elements > 0 ? tensor.size() / elements : 0;
+  if (!is_float(tensor.dtype()) || columns_[index].source < 0 || tensor.size() == 0) return;
+  const std::int64_t count = tensor.dims()[0], elements = tensor.size() / count;
+  const std::int64_t bytes = tensor.bytes() / count;
   for (std::int64_t slot = 0; slot < count; ++slot) {
     const auto sample = static_cast<std::size_t>(begin + slot);
     if (counted_[sample]) continue;
-    const FloatCount found =
-        count_special(tensor.dtype(), tensor.as<std::byte>() + slot * column.bytes_out, elements);
+    const FloatCount found = count_special(tensor.dtype(), tensor.as<std::byte>() + slot * bytes, elements);
     if (found.nan + found.inf == 0) continue;
     nonfinite_.nan += found.nan;
     nonfinite_.inf += found.inf;
@@ -177,15 +218,23 @@ Batch Dataset::read(std::int64_t begin, std::int64_t end, ThreadPool* pool) {
   for (std::int64_t i = begin; i < end; ++i) counted_[static_cast<std::size_t>(i)] = true;
   if (has_labels()) {
     std::vector<std::int64_t> labels;
-    for (const std::int64_t row : rows) labels.push_back(labels_[static_cast<std::size_t>(row)]);
+    for (const std::int64_t row : rows) labels.push_back(labels_.numbers[static_cast<std::size_t>(row)]);
     batch.labels = Tensor::ints(labels);
+  }
+  if (has_texts())
+    for (const std::int64_t row : rows) batch.texts.push_back(labels_.texts[static_cast<std::size_t>(row)]);
+  if (begin > 0 && end > begin) {
+    const std::int64_t before = rows_[static_cast<std::size_t>(begin - 1)];
+    batch.starts_stream =
+        spec_.feedback.empty() ||
+        (spec_.reset == "per_file" && source_->stream_of(before) != source_->stream_of(rows[0]));
   }
   return batch;
 }
 
 void Dataset::refuse_all_zero() const {
   for (std::size_t c = 0; c < columns_.size(); ++c)
-    if (!nonzero_[c])
+    if (!nonzero_[c] && columns_[c].source >= 0)
       throw make_error(ErrorCode::kUsage, "'{}' is zero in all samples of '{}'", inputs_[c].name, spec_.path)
           .hint("ranges of zeros calibrate nothing; give real samples");
 }
@@ -194,14 +243,19 @@ Digest Dataset::hash_of(const Batch& batch, std::int64_t slot) const {
   Sha256 hash;
   for (const std::size_t c : by_name_) {
     const InputSpec& input = inputs_[c];
-    const Dims& sample = columns_[c].preprocess.sample_out;
+    if (columns_[c].is_state) continue;  // follows from what came before
+    const Tensor& tensor = batch.inputs[c];
+    const bool constant = columns_[c].source < 0;
+    Dims sample = tensor.dims();
+    if (!constant) sample.erase(sample.begin());
     hash.update_number(input.name.size());
     hash.update(input.name);
     hash.update_number(static_cast<std::uint64_t>(input.dtype));
     hash.update_number(sample.size());
     for (const std::int64_t size : sample) hash.update_number(static_cast<std::uint64_t>(size));
-    const auto bytes = static_cast<std::size_t>(columns_[c].bytes_out);
-    hash.update(std::span(batch.inputs[c].as<std::byte>() + static_cast<std::size_t>(slot) * bytes, bytes));
+    const auto bytes = static_cast<std::size_t>(tensor.bytes() / (constant ? 1 : batch.count));
+    const auto first = constant ? 0 : static_cast<std::size_t>(slot) * bytes;
+    hash.update(std::span(tensor.as<std::byte>() + first, bytes));
   }
   return hash.finish();
 }

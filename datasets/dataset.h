@@ -1,8 +1,9 @@
 // Batches of named tensors, ready for a model, from whatever file or folder they are in.
 //
 //   Dataset data(spec, model_inputs(graph));
-//   for (begin = 0; begin < data.sample_count(); begin += batch)
-//     Batch b = data.read(begin, end, &pool);      session.run(b.inputs)
+//   for (begin = 0; begin < data.sample_count(); begin = end)
+//     end = data.batch_end(begin, data.sample_count(), batch);
+//     Batch b = data.read(begin, end, &pool);      feed.run(session, b)        (state_feed.h)
 //
 // Deterministic: sample i has the same bytes whatever the batches and threads are. Arrays are mapped, images
 // decoded as they are read, so memory does not grow with the number of samples.
@@ -12,10 +13,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "datasets/labels.h"
 #include "datasets/preprocess.h"
 #include "datasets/source.h"
 #include "datasets/spec.h"
@@ -35,8 +38,10 @@ std::vector<InputSpec> model_inputs(const Graph& graph);
 
 struct Batch {
   std::int64_t begin = 0, count = 0;
-  std::vector<Tensor> inputs;  // in the order of Dataset::inputs(); [count, ...]
-  Tensor labels;               // int64 [count]; empty without labels
+  std::vector<Tensor> inputs;      // in the order of Dataset::inputs(); [count, ...]
+  Tensor labels;                   // int64 [count]; empty without class numbers
+  std::vector<std::string> texts;  // [count]; empty without texts
+  bool starts_stream = true;       // no state of what came before goes into it
 };
 
 class Dataset {
@@ -49,18 +54,23 @@ class Dataset {
 
   const DatasetSpec& spec() const { return spec_; }
   std::int64_t sample_count() const { return static_cast<std::int64_t>(rows_.size()); }
-  bool has_labels() const { return !labels_.empty(); }
-  // In the model's order, with the shapes that the data has: [batch or the model's fixed size, ...].
+  bool has_labels() const { return !labels_.numbers.empty(); }  // class numbers
+  bool has_texts() const { return !labels_.texts.empty(); }
+  // In the model's order, with the shapes that the data has: [batch or the model's fixed size, ...]. A width
+  // that differs from sample to sample is unknown. States and constants have their own whole shape.
   const std::vector<InputSpec>& inputs() const { return inputs_; }
   // The number of samples that the model takes at once when its first dimension is fixed, else 0. Then
   // sample_count() is a multiple of it, and whoever reads must ask for just as many.
   std::int64_t fixed_batch() const { return fixed_batch_; }
   // spec.batch, or the model's fixed one; at most sample_count().
   std::int64_t batch_size() const;
+  // Where a batch ends that begins at `begin`: after `most` samples or at `end`, and before a sample of
+  // another shape; with states, before one of another stream.
+  std::int64_t batch_end(std::int64_t begin, std::int64_t end, std::int64_t most) const;
 
-  // Samples begin .. end-1. `pool` may be null. NaN and infinities are counted (once a sample, however often
-  // it is read); more than spec.max_nonfinite in all is Error kBadFile naming sample and place. Calls must
-  // not overlap.
+  // Samples begin .. end-1, of one shape (batch_end). `pool` may be null. NaN and infinities are counted
+  // (once a sample, however often it is read); more than spec.max_nonfinite in all is Error kBadFile naming
+  // sample and place. Calls must not overlap.
   Batch read(std::int64_t begin, std::int64_t end, ThreadPool* pool = nullptr);
 
   struct Nonfinite {
@@ -79,13 +89,23 @@ class Dataset {
 
  private:
   struct Column {
-    int source = 0;  // column of the source
+    int source = 0;  // column of the source; -1: `fixed` in every batch
     Preprocess preprocess;
-    std::int64_t bytes_in = 0, bytes_out = 0;  // a sample
+    std::int64_t bytes_in = 0;  // a sample
+    Tensor fixed;               // the first state, or a constant
+    bool is_state = false;
+    bool cut = false;  // to the sample's width
+    std::map<std::int64_t, Preprocess> by_width;
   };
   void choose_columns(const std::vector<InputSpec>& model);
   void check_column(const Source::Column& column, const InputSpec& wanted);
-  void load_labels();
+  void add_fixed(const InputSpec& wanted);
+  void check_pairs(const std::vector<InputSpec>& model) const;
+  bool is_fixed(const std::string& input) const;
+  void load_widths();
+  std::int64_t width_of(std::int64_t row) const {
+    return widths_.empty() ? 0 : widths_[static_cast<std::size_t>(row)];
+  }
   Tensor read_column(std::size_t index, const std::vector<std::int64_t>& rows, ThreadPool* pool);
   void count_nonfinite(std::size_t index, const Tensor& tensor, std::int64_t begin);
   Digest hash_of(const Batch& batch, std::int64_t slot) const;
@@ -96,7 +116,8 @@ class Dataset {
   std::vector<Column> columns_;
   std::vector<std::size_t> by_name_;  // columns sorted by name, for hashing
   std::vector<std::int64_t> rows_;    // sample -> row of the source
-  std::vector<std::int64_t> labels_;  // by row
+  Labels labels_;                     // by row
+  std::vector<std::int64_t> widths_;  // by row; empty: all are whole
   std::int64_t fixed_batch_ = 0;
   Nonfinite nonfinite_;
   std::vector<bool> counted_;  // samples whose NaN and infinities are in nonfinite_

@@ -4,6 +4,7 @@
 
 #include "datasets/dataset.h"
 #include "engine/base/error.h"
+#include "engine/numeric/convert.h"
 
 namespace pare {
 
@@ -39,13 +40,36 @@ std::string list_names(const std::vector<InputSpec>& inputs) {
   return all;
 }
 
+void check_name(const std::string& input, const std::vector<InputSpec>& model) {
+  std::vector<const char*> known;
+  for (const InputSpec& wanted : model) known.push_back(wanted.name.c_str());
+  if (model.empty() || std::find(known.begin(), known.end(), input) != known.end()) return;
+  const std::string near = nearest_word(input, known.data(), known.size());
+  throw make_error(ErrorCode::kUsage, "the model has no input '{}'; it has {}", input, list_names(model))
+      .hint(near.empty() ? "" : fmt::format("did you mean '{}'?", near));
+}
+
+// All elements are `value`, rounded to a floating-point type. Error kUsage when another type has no such
+// value.
+Tensor filled(const std::string& input, DType type, const Dims& dims, double value) {
+  const Tensor wide = Tensor::from(DType::kF64, dims,
+                                   std::vector<double>(static_cast<std::size_t>(element_count(dims)), value));
+  Tensor tensor = Tensor::allocate(type, dims), back = Tensor::allocate(DType::kF64, dims);
+  convert(wide.view(), tensor.view());
+  convert(tensor.view(), back.view());
+  if (!is_float(type) && !equal_bytes(back, wide))
+    fail(ErrorCode::kUsage, "constants: '{}' is {}, which cannot hold {}", input, name(type), value);
+  return tensor;
+}
+
 }  // namespace
 
 void Dataset::choose_columns(const std::vector<InputSpec>& model) {
   const std::vector<Source::Column>& columns = source_->columns();
   std::vector<int> data;  // columns that are not the labels
   for (std::size_t c = 0; c < columns.size(); ++c)
-    if (spec_.labels.empty() || columns[c].name != spec_.labels) data.push_back(static_cast<int>(c));
+    if (columns[c].name.empty() || (columns[c].name != spec_.labels && columns[c].name != spec_.width_from))
+      data.push_back(static_cast<int>(c));
   if (data.empty()) fail(ErrorCode::kUsage, "there is nothing in it but the labels");
 
   const auto key_for = [&](const std::string& input) {
@@ -53,34 +77,32 @@ void Dataset::choose_columns(const std::vector<InputSpec>& model) {
       if (pair.first == input) return pair.second;
     return input;
   };
-  const auto check_name = [&](const std::string& input) {
-    std::vector<const char*> known;
-    for (const InputSpec& wanted : model) known.push_back(wanted.name.c_str());
-    if (model.empty() || std::find(known.begin(), known.end(), input) != known.end()) return;
-    const std::string near = nearest_word(input, known.data(), known.size());
-    throw make_error(ErrorCode::kUsage, "the model has no input '{}'; it has {}", input, list_names(model))
-        .hint(near.empty() ? "" : fmt::format("did you mean '{}'?", near));
-  };
-  if (!spec_.input.empty()) check_name(spec_.input);
-  for (const auto& pair : spec_.inputs) check_name(pair.first);
+  if (!spec_.input.empty()) check_name(spec_.input, model);
+  for (const auto& pair : spec_.inputs) check_name(pair.first, model);
 
   if (model.empty()) {
     for (const int c : data) {
       const Source::Column& column = columns[static_cast<std::size_t>(c)];
       InputSpec wanted{column.name.empty() ? (spec_.input.empty() ? "input" : spec_.input) : column.name,
                        DType::kUndefined, Shape{}};
-      columns_.push_back({c, {}, 0, 0});
+      columns_.emplace_back();
+      columns_.back().source = c;
       check_column(column, wanted);
     }
   }
+  const auto fed = std::count_if(model.begin(), model.end(),
+                                 [&](const InputSpec& wanted) { return !is_fixed(wanted.name); });
   for (const InputSpec& wanted : model) {
+    if (is_fixed(wanted.name)) {
+      add_fixed(wanted);
+      continue;
+    }
     const std::string key = key_for(wanted.name);
     int found = -1;
     for (const int c : data)
       if (columns[static_cast<std::size_t>(c)].name == key) found = c;
     // One array feeds the one input, or the one that was named.
-    if (found < 0 && data.size() == 1 && spec_.inputs.empty() &&
-        (model.size() == 1 || wanted.name == spec_.input))
+    if (found < 0 && data.size() == 1 && spec_.inputs.empty() && (fed == 1 || wanted.name == spec_.input))
       found = data[0];
     if (found < 0) {
       std::string keys;
@@ -89,11 +111,13 @@ void Dataset::choose_columns(const std::vector<InputSpec>& model) {
       throw make_error(ErrorCode::kUsage, "nothing in it feeds the model's input '{}' {} {}; it holds {}",
                        wanted.name, name(wanted.dtype), to_string(wanted.shape),
                        keys == "''" ? "one array without a name" : keys)
-          .hint(model.size() > 1 && columns.size() == 1
-                    ? "a model with several inputs needs a .npz with one array an input"
-                    : fmt::format("map it: inputs=[{}:KEY]", wanted.name));
+          .hint(fed > 1 && columns.size() == 1 ? "a model with several inputs needs a .npz with one array an "
+                                                 "input, or feedback= (a state), or "
+                                                 "constants="
+                                               : fmt::format("map it: inputs=[{}:KEY]", wanted.name));
     }
-    columns_.push_back({found, {}, 0, 0});
+    columns_.emplace_back();
+    columns_.back().source = found;
     check_column(columns[static_cast<std::size_t>(found)], wanted);
   }
   by_name_.resize(inputs_.size());
@@ -102,16 +126,73 @@ void Dataset::choose_columns(const std::vector<InputSpec>& model) {
             [&](std::size_t a, std::size_t b) { return inputs_[a].name < inputs_[b].name; });
 }
 
+// What the keys feedback and constants name is there, once, and in an order that means something.
+void Dataset::check_pairs(const std::vector<InputSpec>& model) const {
+  std::vector<std::string> names;
+  for (const auto& pair : spec_.feedback) names.push_back(pair.first);
+  for (const auto& pair : spec_.constants) names.push_back(pair.first);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    check_name(names[i], model);
+    if (std::count(names.begin(), names.end(), names[i]) > 1 || names[i] == spec_.input)
+      fail(ErrorCode::kUsage, "the model's input '{}' is fed twice", names[i]);
+  }
+  if (!spec_.feedback.empty() && spec_.shuffle)
+    throw make_error(ErrorCode::kUsage, "shuffle and feedback contradict each other: a state follows time")
+        .hint("leave shuffle out");
+}
+
+bool Dataset::is_fixed(const std::string& input) const {
+  const auto named = [&](const auto& pair) { return pair.first == input; };
+  return std::any_of(spec_.feedback.begin(), spec_.feedback.end(), named) ||
+         std::any_of(spec_.constants.begin(), spec_.constants.end(), named);
+}
+
+// A state that begins with zeros, or a constant: the model's shape, one where it does not say.
+void Dataset::add_fixed(const InputSpec& wanted) {
+  const auto constant = std::find_if(spec_.constants.begin(), spec_.constants.end(),
+                                     [&](const auto& pair) { return pair.first == wanted.name; });
+  const char* key = constant == spec_.constants.end() ? "feedback" : "constants";
+  if (!wanted.shape.ranked)
+    fail(ErrorCode::kUnsupported, "{}: the model does not say what shape '{}' has", key, wanted.name);
+  Column column;
+  column.source = -1;
+  column.is_state = constant == spec_.constants.end();
+  InputSpec seen = wanted;
+  Dims dims;
+  for (Dim& dim : seen.shape.dims) {
+    if (!dim.known()) {
+      // The state has a row a sample, and the samples of one stream come one after the other.
+      if (column.is_state && fixed_batch_ <= 1) fixed_batch_ = 1;
+      dim.value = 1;
+    }
+    dims.push_back(dim.value);
+  }
+  const double value = column.is_state ? 0 : constant->second;
+  column.fixed = filled(wanted.name, wanted.dtype, dims, value);
+  columns_.push_back(std::move(column));
+  inputs_.push_back(std::move(seen));
+}
+
+void Dataset::load_widths() {
+  widths_ = load_labels(spec_.width_from, *source_).numbers;
+  if (widths_.empty())
+    fail(ErrorCode::kUsage, "width_from: '{}' holds texts, and widths are whole numbers", spec_.width_from);
+}
+
 void Dataset::check_column(const Source::Column& column, const InputSpec& wanted) {
   DatasetSpec spec = spec_;
-  const bool images = !source_->row_name(0).empty();
+  const bool images = source_->images();
   const bool into_float = wanted.dtype == DType::kUndefined || is_float(wanted.dtype);
   if (images) {  // always [H,W,C]; the key says what the model wants
     if (spec.layout == DataLayout::kNchw) spec.layout = DataLayout::kNhwcToNchw;
     if (spec.layout == DataLayout::kNchwToNhwc || (spec.layout == DataLayout::kUnset && !into_float))
       spec.layout = DataLayout::kNhwc;
-  } else if (!spec.channels.empty() && spec.layout == DataLayout::kUnset) {
-    throw make_error(ErrorCode::kUsage, "channels={} without a layout", spec.channels)
+  } else if ((!spec.channels.empty() || spec.alpha || !widths_.empty()) &&
+             spec.layout == DataLayout::kUnset) {
+    throw make_error(ErrorCode::kUsage, "{} without a layout",
+                     !spec.channels.empty() ? "channels=" + spec.channels
+                     : spec.alpha           ? "alpha"
+                                            : "width_from")
         .hint("add layout=nchw, nhwc or nhwc_to_nchw");
   } else if (spec.channels == "gray") {
     fail(ErrorCode::kUsage, "channels=gray is for image folders");
@@ -141,7 +222,24 @@ void Dataset::check_column(const Source::Column& column, const InputSpec& wanted
 
   const bool arithmetic = spec.has_arithmetic() && into_float;
   Preprocess preprocess = make_preprocess(spec, column.dtype, column.sample, image || image_raw, arithmetic);
-  const Dims& sample = preprocess.sample_out;
+  Column& mine = columns_.back();
+  Dims sample = preprocess.sample_out;
+  if (!widths_.empty() && (image || image_raw)) {
+    const std::size_t axis = width_axis(preprocess);
+    mine.cut = true;
+    for (std::size_t row = 0; row < widths_.size(); ++row) {
+      if (mine.by_width.count(widths_[row]) != 0) continue;
+      Dims narrow = column.sample;
+      if (widths_[row] < 1 || widths_[row] > narrow[axis])
+        fail(ErrorCode::kUsage, "width_from gives {} for sample {}, and a sample is {} wide", widths_[row],
+             row, narrow[axis]);
+      narrow[axis] = widths_[row];
+      mine.by_width[widths_[row]] = make_preprocess(spec, column.dtype, narrow, true, arithmetic);
+    }
+    sample = mine.by_width.begin()->second.sample_out;
+    for (const auto& entry : mine.by_width)
+      if (!fits_sample(wanted.shape, entry.second.sample_out)) sample = entry.second.sample_out;
+  }
   if (wanted.dtype != DType::kUndefined && preprocess.to != wanted.dtype) {
     std::string hint = fmt::format("save the data as {}", name(wanted.dtype));
     if (wanted.dtype == DType::kF32) hint += ", or add scale=1 (or the right scale) to have it converted";
@@ -197,13 +295,13 @@ void Dataset::check_column(const Source::Column& column, const InputSpec& wanted
   seen.shape.ranked = true;
   seen.shape.dims.push_back(wanted.shape.ranked ? wanted.shape.dims[0] : Dim{});
   for (std::size_t d = 0; d < sample.size(); ++d) {
-    Dim dim = Dim::of(sample[d]);
+    Dim dim = mine.by_width.size() > 1 && sample[d] != mine.by_width.rbegin()->second.sample_out[d]
+                  ? Dim{}
+                  : Dim::of(sample[d]);
     if (wanted.shape.ranked) dim.symbol = wanted.shape.dims[d + 1].symbol;  // value and name together
     seen.shape.dims.push_back(dim);
   }
-  Column& mine = columns_.back();
   mine.bytes_in = byte_count(column.dtype, column.sample);
-  mine.bytes_out = byte_count(preprocess.to, sample);
   mine.preprocess = std::move(preprocess);
   inputs_.push_back(std::move(seen));
 }

@@ -59,6 +59,8 @@ class ImageSource : public Source {
   }
 
   std::string row_name(std::int64_t row) const override { return files_[static_cast<std::size_t>(row)]; }
+  bool images() const override { return true; }
+  std::int64_t stream_of(std::int64_t row) const override { return row; }
 
   void gather(int, std::span<const std::int64_t> rows, std::byte* out, ThreadPool* pool) const override {
     const std::int64_t bytes = height_ * width_ * channels_;

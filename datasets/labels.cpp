@@ -6,6 +6,7 @@
 
 #include "datasets/npy.h"
 #include "engine/base/error.h"
+#include "engine/base/json.h"
 #include "engine/base/limits.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
@@ -85,9 +86,26 @@ std::vector<std::int64_t> by_name(const std::vector<Line>& lines, const Source& 
   return result;
 }
 
-}  // namespace
+Labels from_json(const std::string& path, const std::string& key) {
+  const Json whole = read_json_file(path);
+  const Json& list = json_array(whole, key.c_str(), path);
+  Labels result;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Json& item = list[i];
+    if (item.is_string() && result.numbers.empty())
+      result.texts.push_back(item.get<std::string>());
+    else if (item.is_number_integer() && result.texts.empty())
+      result.numbers.push_back(item.get<std::int64_t>());
+    else
+      throw make_error(ErrorCode::kBadFile, "{}: item {} of '{}' is {}", path, i, key,
+                       item.is_string() || item.is_number_integer() ? "of another kind than those before"
+                                                                    : "neither a text nor an integer")
+          .hint("a list of texts, or a list of integers");
+  }
+  return result;
+}
 
-std::vector<std::int64_t> load_labels(const std::string& labels, const Source& source) {
+std::vector<std::int64_t> numbers_of(const std::string& labels, const Source& source) {
   std::vector<std::int64_t> result;
   int column = -1;
   for (std::size_t c = 0; c < source.columns().size(); ++c)
@@ -110,8 +128,35 @@ std::vector<std::int64_t> load_labels(const std::string& labels, const Source& s
   } else {
     result = from_tensor(read_npy(labels), labels);
   }
-  if (static_cast<std::int64_t>(result.size()) != source.count())
-    throw make_error(ErrorCode::kUsage, "there are {} labels in '{}', but {} samples", result.size(), labels,
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string> read_lines(const std::string& path) {
+  const std::string text = read_text_file(path, limits::kMaxTableBytes);
+  std::vector<std::string> lines;
+  for (std::size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    if (!lines.back().empty() && lines.back().back() == '\r') lines.back().pop_back();
+    at = end + 1;
+  }
+  return lines;
+}
+
+Labels load_labels(const std::string& labels, const Source& source) {
+  Labels result;
+  std::string file, key;
+  if (split_file_key(labels, file, key))
+    result = from_json(file, key);
+  else if (file_extension(labels) == ".txt")
+    result.texts = read_lines(labels);
+  else
+    result.numbers = numbers_of(labels, source);
+  const std::size_t count = std::max(result.numbers.size(), result.texts.size());
+  if (static_cast<std::int64_t>(count) != source.count())
+    throw make_error(ErrorCode::kUsage, "there are {} labels in '{}', but {} samples", count, labels,
                      source.count())
         .hint("labels belong to the samples one by one, in the same order");
   return result;

@@ -145,6 +145,16 @@ Preprocess make_preprocess(const DatasetSpec& spec, DType dtype, const Dims& sam
            to_string(sample), name(spec.layout));
     p.reverse_channels = true;
   }
+  if (spec.alpha && image) {
+    if (p.channels != 3 || !arithmetic)
+      throw make_error(ErrorCode::kUsage,
+                       "alpha is a fourth channel of float32, but the data has {} channels{}", p.channels,
+                       arithmetic ? "" : " and no arithmetic")
+          .hint("pictures of three channels with scale=1 or another scale can have one");
+    p.append_alpha = true;
+    p.alpha = static_cast<float>(*spec.alpha);
+    p.sample_out[p.channels_last_out ? 2 : 0] = 4;
+  }
   if (!arithmetic) return p;
 
   const ArithmeticRow row = arithmetic_row_for(dtype);
@@ -163,6 +173,8 @@ Preprocess make_preprocess(const DatasetSpec& spec, DType dtype, const Dims& sam
   return p;
 }
 
+std::size_t width_axis(const Preprocess& p) { return p.sample_in.size() == 3 && !p.channels_last_in ? 2 : 1; }
+
 bool Preprocess::is_identity() const {
   const bool moves = channels > 1 && area > 1 && channels_last_in != channels_last_out;
   return !arithmetic && !moves && !reverse_channels;
@@ -174,7 +186,12 @@ void Preprocess::run(const std::byte* in, std::byte* out) const {
     std::memcpy(out, in, static_cast<std::size_t>(channels * area * width));
     return;
   }
-  const std::int64_t step = channels_last_in ? channels : 1, out_step = channels_last_out ? channels : 1;
+  const std::int64_t step = channels_last_in ? channels : 1;
+  const std::int64_t out_step = channels_last_out ? channels + (append_alpha ? 1 : 0) : 1;
+  if (append_alpha) {
+    float* floats = reinterpret_cast<float*>(out) + (channels_last_out ? channels : channels * area);
+    for (std::int64_t i = 0; i < area; ++i) floats[i * out_step] = alpha;
+  }
   for (std::int64_t c = 0; c < channels; ++c) {
     const std::int64_t source = reverse_channels ? channels - 1 - c : c;
     const std::byte* from_row = in + width * (channels_last_in ? source : source * area);

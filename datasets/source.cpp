@@ -14,6 +14,8 @@ namespace pare {
 const std::byte* Source::base(int) const { return nullptr; }
 std::shared_ptr<const void> Source::owner(int) const { return nullptr; }
 std::string Source::row_name(std::int64_t) const { return ""; }
+bool Source::images() const { return false; }
+std::int64_t Source::stream_of(std::int64_t) const { return 0; }
 
 namespace {
 
@@ -58,6 +60,7 @@ class ArraySource : public Source {
 
 std::string kind_of(const DatasetSpec& spec) {
   if (!spec.kind.empty()) return spec.kind;
+  if (spec.frame > 0) return "audio";
   if (is_directory(spec.path)) return "images";
   const MappedFile file(spec.path);  // says what is wrong with the path
   const auto bytes = file.bytes();
@@ -67,12 +70,15 @@ std::string kind_of(const DatasetSpec& spec) {
   if (starts("\x93NUMPY", 6)) return "npy";
   if (starts("PK\x03\x04", 4) || starts("PK\x05\x06", 4)) return "npz";
   if (starts("\x89HDF\r\n\x1a\n", 8)) return "hdf5";
+  if (starts("RIFF", 4)) return "audio";
   const std::string extension = file_extension(spec.path);
   for (const char* word : {"npy", "npz"})
     if (extension == std::string(".") + word) return word;  // whose reader says what is wrong with it
   if (extension == ".h5" || extension == ".hdf5") return "hdf5";
   throw make_error(ErrorCode::kBadFile, "'{}' is no data set that is known here", spec.path)
-      .hint("a .npy, .npz or HDF5 file, or a folder of .jpg and .png; for another name give kind=");
+      .hint(
+          "a .npy, .npz or HDF5 file, or a folder of .jpg and .png, or audio (.wav, .npy) with frame=; for "
+          "another name give kind=");
 }
 
 }  // namespace
@@ -94,6 +100,7 @@ std::unique_ptr<Source> open_source(const DatasetSpec& spec) {
   if (kind == "npz") return array_source(read_npz(spec.path), spec.path);
   if (kind == "hdf5") return hdf5_source(spec.path);
   if (kind == "images") return image_source(spec);
+  if (kind == "audio") return audio_source(spec);
   if (kind == "synthetic")
     throw make_error(ErrorCode::kUsage, "generated data is only for `pare bench`")
         .hint("calibration and evaluation need real samples");

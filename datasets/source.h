@@ -39,6 +39,11 @@ class Source {
                       ThreadPool* pool) const = 0;
   // The file behind a row, for messages; "" where rows have no files of their own.
   virtual std::string row_name(std::int64_t row) const;
+  // Pictures, decoded: uint8 [H,W,C].
+  virtual bool images() const;
+  // Rows of one number follow each other in time: frames of one clip. Pictures have one each; an array is
+  // one.
+  virtual std::int64_t stream_of(std::int64_t row) const;
 
  protected:
   std::vector<Column> columns_;
@@ -53,8 +58,14 @@ std::unique_ptr<Source> array_source(std::vector<NamedTensor> arrays, const std:
 std::unique_ptr<Source> hdf5_source(const std::string& path);
 
 // Files .jpg, .jpeg and .png below a folder, sorted by relative path; uint8 [H,W,C] after resize and crop.
-
 std::unique_ptr<Source> image_source(const DatasetSpec& spec);
+
+// Frames of clips, in time order, clip after clip. spec.path is a file (.npy: int16 or float32, rank 1; .wav:
+// one channel of 16 bits), a folder of them, or a pattern ("clips/cards_*.npy"), sorted by path. One column
+// [spec.context + spec.frame] of the files' type. Errors: kUsage where there is no file or no whole frame,
+// where `frame` is missing, where files differ in type or a .wav in its rate; kBadFile, kUnsupported for
+// files.
+std::unique_ptr<Source> audio_source(const DatasetSpec& spec);
 
 // By spec.kind, or by what stands at spec.path: a folder, or a file's first bytes. `labels`, when it names
 // a key in the file, is one of the columns.

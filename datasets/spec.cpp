@@ -8,9 +8,11 @@
 
 namespace pare {
 
-const char* const kDatasetKeys[] = {"kind",     "input",   "inputs", "labels",  "layout",
-                                    "scale",    "mean",    "std",    "resize",  "crop",
-                                    "channels", "samples", "batch",  "shuffle", "max_nonfinite"};
+const char* const kDatasetKeys[] = {
+    "kind",          "input",     "inputs",   "labels",   "layout",    "scale",      "mean",
+    "std",           "resize",    "crop",     "channels", "alpha",     "width_from", "frame",
+    "context",       "rate",      "feedback", "reset",    "constants", "alphabet",   "blank",
+    "ignore_spaces", "threshold", "skip",     "samples",  "batch",     "shuffle",    "max_nonfinite"};
 const std::size_t kDatasetKeyCount = std::size(kDatasetKeys);
 
 namespace {
@@ -78,6 +80,20 @@ std::vector<std::int64_t> parse_sides(const std::string& key, const std::string&
   return sides;
 }
 
+// "[a:b,c:d]" as pairs. Names of inputs may hold colons ("input:0"), what stands behind them seldom does.
+std::vector<std::pair<std::string, std::string>> pairs_of(const std::string& key, const std::string& value,
+                                                          const char* form) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& part : list_of(value)) {
+    const auto colon = part.rfind(':');
+    if (colon == std::string::npos || colon == 0 || colon + 1 == part.size())
+      throw make_error(ErrorCode::kUsage, "data set key '{}': '{}' is no pair", key, part)
+          .hint(fmt::format("write {}=[{},...]", key, form));
+    pairs.emplace_back(trimmed(part.substr(0, colon)), trimmed(part.substr(colon + 1)));
+  }
+  return pairs;
+}
+
 std::string one_of(const std::string& key, const std::string& value, const std::vector<const char*>& words) {
   std::string all;
   for (const char* word : words) {
@@ -105,6 +121,14 @@ double parse_number(const std::string& key, const std::string& text) {
   return above / below;
 }
 
+bool split_file_key(const std::string& text, std::string& file, std::string& key) {
+  const auto at = text.rfind(".json:");
+  if (at == std::string::npos || at == 0 || at + 6 == text.size()) return false;
+  file = text.substr(0, at + 5);
+  key = text.substr(at + 6);
+  return true;
+}
+
 const char* name(DataLayout layout) {
   for (const auto& entry : kLayouts)
     if (entry.second == layout) return entry.first;
@@ -118,17 +142,11 @@ void set_dataset_key(DatasetSpec& spec, const std::string& key, const std::strin
     return all;
   };
   if (key == "kind") {
-    spec.kind = one_of(key, value, {"npy", "npz", "hdf5", "images", "text", "synthetic"});
+    spec.kind = one_of(key, value, {"npy", "npz", "hdf5", "images", "audio", "text", "synthetic"});
   } else if (key == "input") {
     spec.input = value;
   } else if (key == "inputs") {
-    for (const std::string& part : list_of(value)) {
-      const auto colon = part.rfind(':');  // names of inputs may hold colons ("input:0"), keys seldom do
-      if (colon == std::string::npos || colon == 0 || colon + 1 == part.size())
-        throw make_error(ErrorCode::kUsage, "data set key 'inputs': '{}' is no pair", part)
-            .hint("write inputs=[model_input:key_in_file,...]");
-      spec.inputs.emplace_back(trimmed(part.substr(0, colon)), trimmed(part.substr(colon + 1)));
-    }
+    for (auto& pair : pairs_of(key, value, "model_input:key_in_file")) spec.inputs.push_back(std::move(pair));
   } else if (key == "labels") {
     spec.labels = value;
   } else if (key == "layout") {
@@ -150,6 +168,36 @@ void set_dataset_key(DatasetSpec& spec, const std::string& key, const std::strin
     spec.crop = parse_sides(key, value);
   } else if (key == "channels") {
     spec.channels = one_of(key, value, {"rgb", "bgr", "gray"});
+  } else if (key == "alpha") {
+    spec.alpha = parse_number(key, value);
+  } else if (key == "width_from") {
+    spec.width_from = value;
+  } else if (key == "frame") {
+    spec.frame = parse_count(key, value, 1);
+  } else if (key == "context") {
+    spec.context = parse_count(key, value, 0);
+  } else if (key == "rate") {
+    spec.rate = parse_count(key, value, 1);
+  } else if (key == "feedback") {
+    spec.feedback = pairs_of(key, value, "model_input:model_output");
+  } else if (key == "reset") {
+    spec.reset = one_of(key, value, {"per_file"});
+  } else if (key == "constants") {
+    for (const auto& pair : pairs_of(key, value, "model_input:number"))
+      spec.constants.emplace_back(pair.first, parse_number(key, pair.second));
+  } else if (key == "alphabet") {
+    spec.alphabet = value;
+  } else if (key == "blank") {
+    spec.blank = parse_count(key, value, 0);
+  } else if (key == "ignore_spaces") {
+    spec.ignore_spaces = one_of(key, value, {"true", "false"}) == "true";
+  } else if (key == "threshold") {
+    spec.threshold = parse_number(key, value);
+  } else if (key == "boxes") {
+    throw make_error(ErrorCode::kUsage, "data set key 'boxes' is a mapping, which does not go into one word")
+        .hint("write the data set into a YAML file and give that: --data set.yaml");
+  } else if (key == "skip") {
+    spec.skip = parse_count(key, value, 0);
   } else if (key == "samples") {
     spec.samples = parse_count(key, value, 1);
   } else if (key == "batch") {

@@ -13,12 +13,29 @@ namespace pare {
 // kNhwc leave the array as it is, the other two transpose. Samples of two dimensions have one channel.
 enum class DataLayout { kUnset, kNchw, kNhwc, kNhwcToNchw, kNchwToNhwc };
 
+// How a detector's outputs become boxes; eval/task/boxes.h says what follows from it.
+struct BoxSpec {
+  std::vector<std::string> scores, boxes;  // names of outputs, in pairs
+  std::string form = "cxcywh";             // of the four numbers: cxcywh, xyxy, yxyx
+  // Boxes relative to the cells of a grid, in pixels: for each pair the distance of two cells. Empty: the
+  // numbers are the box.
+  std::vector<std::int64_t> strides;
+  std::vector<std::int64_t> size;  // of the picture that the grid covers: one side, or height and width
+  std::optional<bool> sigmoid;     // scores are its argument; absent: they are probabilities
+  double threshold = 0.5;          // a box counts from this score on
+  double nms = 0.3;                // of boxes that overlap more (IoU) only the one of best score stays
+  double iou = 0.5;                // two boxes that overlap as much are the same
+  bool given() const { return !scores.empty() || !boxes.empty(); }
+};
+
 struct DatasetSpec {
   std::string path;
-  std::string kind;   // "npy", "npz", "hdf5", "images"; "": by what stands at `path`
+  std::string kind;   // "npy", "npz", "hdf5", "images", "audio"; "": by what stands at `path`
   std::string input;  // the model's input that a file of one array feeds; "": the model has only one
   std::vector<std::pair<std::string, std::string>> inputs;  // model input -> key in the npz or HDF5 file
-  std::string labels;  // a .npy of integers, a .csv of name,label, or a key in the npz or HDF5 file
+  // Integers: a .npy, a .csv of name,label, a key in the npz or HDF5 file. Texts: a .txt with one a line.
+  // Either: FILE.json:KEY, a list in a JSON file.
+  std::string labels;
 
   // Preprocessing: (x * scale - mean) / std in float32, in this order, each step rounded once. Given any
   // of the three, the model sees float32; given none, it sees what is stored.
@@ -31,7 +48,30 @@ struct DatasetSpec {
   // "gray" (one channel); for arrays "bgr" reverses three channels that are stored as RGB.
   std::vector<std::int64_t> resize, crop;
   std::string channels;
+  std::optional<double> alpha;  // a fourth channel behind three, of this value after the arithmetic
+  // Images of varying width: integers as `labels` takes them; each sample is cut to its first so many
+  // columns.
+  std::string width_from;
 
+  // Audio: a sample is a frame, the last `context` values of the frame before (zeros at first) and `frame`
+  // new ones; what is left over at the end of a clip is dropped. `rate`: of the samples in .wav files, Hz.
+  std::int64_t frame = 0, context = 0, rate = 0;
+
+  // Stateful models: an input (zeros at first) and the output of the run before that goes there. With `reset`
+  // "per_file" the state is zero again at the start of each clip or picture.
+  std::vector<std::pair<std::string, std::string>> feedback;
+  std::string reset;
+  std::vector<std::pair<std::string, double>> constants;  // inputs of one value, such as a sample rate
+
+  // What the outputs mean, for metrics. CTC: a file with one character a line, the class of the blank
+  // (default 0), spaces left out of the count. Frames: above `threshold` (default 0.5) is a yes.
+  std::string alphabet;
+  std::optional<std::int64_t> blank;
+  std::optional<bool> ignore_spaces;
+  std::optional<double> threshold;
+  BoxSpec boxes;
+
+  std::int64_t skip = 0;                 // the first so many are left out, as if they were not there
   std::int64_t samples = 0;              // at most so many; 0: all
   std::int64_t batch = 64;               // how many are read at once; no result depends on it
   std::optional<std::uint64_t> shuffle;  // the first `samples` of a permutation; unset: in file order
@@ -54,6 +94,9 @@ DatasetSpec parse_data_argument(const std::string& text);
 
 // A decimal number or a fraction of two: "0.5", "-2", "1/255", "1e-3". Error kUsage naming `key`.
 double parse_number(const std::string& key, const std::string& text);
+
+// "labels.json:text": a file and a key in it. False when `text` is no such pair.
+bool split_file_key(const std::string& text, std::string& file, std::string& key);
 
 const char* name(DataLayout layout);  // "nhwc_to_nchw"; "" for kUnset
 

@@ -82,11 +82,12 @@ std::vector<ClipRange> quantized_ranges(const Graph& graph);
 struct SampleRange {
   std::int64_t begin = 0, end = 0;
 };
-// The outputs of some samples, one tensor an output, [samples, ...].
-std::vector<Tensor> collect_outputs(const Graph& graph, Dataset& data, SampleRange range,
-                                    const EvaluateOptions& options);
-// Least SQNR of any output, dB.
-double output_sqnr_db(const std::vector<Tensor>& reference, const std::vector<Tensor>& candidate);
+// By batch, then by output; states that are fed back are left out.
+using BatchOutputs = std::vector<std::vector<Tensor>>;
+BatchOutputs collect_outputs(const Graph& graph, Dataset& data, SampleRange range,
+                             const EvaluateOptions& options);
+// Least SQNR of any output, dB. Both come from the same batches.
+double output_sqnr_db(const BatchOutputs& reference, const BatchOutputs& candidate);
 
 // --- gates
 

@@ -5,21 +5,23 @@
 namespace pare {
 
 const std::vector<MetricInfo>& metric_table() {
-  // name, higher is better, absolute, labels, implemented, what
+  using enum MetricNeeds;
+  // name, higher is better, absolute, needs, implemented, what
   static const std::vector<MetricInfo> kTable = {
-      {"top1", true, true, true, true, "share of samples whose largest output is the label, in [0,1]"},
-      {"top5", true, true, true, true, "share of samples with the label among the 5 largest outputs"},
-      {"cer", false, true, true, false, "character error rate of CTC text, in [0,1]"},
-      {"box_agreement", true, false, false, false, "share of the reference's boxes that are found again"},
-      {"frame_agreement", true, false, false, false, "share of frames with the reference's decision"},
-      {"perplexity", false, true, false, false, "exp of the mean negative log likelihood a token"},
-      {"kl", false, false, false, false, "KL(reference || candidate) in nats a token"},
-      {"token_agreement", true, false, false, false, "share of tokens with the reference's top choice"},
-      {"embedding_cosine", true, false, false, false, "mean cosine of sentence embeddings"},
-      {"output_sqnr_db", true, false, false, true, "signal to quantization noise of the outputs, dB"},
-      {"output_cosine", true, false, false, true, "mean cosine of a sample's outputs, in [-1,1]"},
-      {"max_abs", false, false, false, true, "largest absolute difference of an output"},
-      {"clipping_rate", false, false, false, true,
+      {"top1", true, true, kLabels, true, "share of samples whose largest output is the label, in [0,1]"},
+      {"top5", true, true, kLabels, true, "share of samples with the label among the 5 largest outputs"},
+      {"top1_agreement", true, false, kNothing, true, "share of samples with the reference's largest output"},
+      {"cer", false, true, kTexts, true, "character error rate of CTC text: errors / characters"},
+      {"box_agreement", true, false, kBoxes, true, "share of boxes that both models find, in [0,1]"},
+      {"frame_agreement", true, false, kNothing, true, "share of frames with the reference's decision"},
+      {"perplexity", false, true, kNothing, false, "exp of the mean negative log likelihood a token"},
+      {"kl", false, false, kNothing, false, "KL(reference || candidate) in nats a token"},
+      {"token_agreement", true, false, kNothing, false, "share of tokens with the reference's top choice"},
+      {"embedding_cosine", true, false, kNothing, false, "mean cosine of sentence embeddings"},
+      {"output_sqnr_db", true, false, kNothing, true, "signal to quantization noise of the outputs, dB"},
+      {"output_cosine", true, false, kNothing, true, "mean cosine of a sample's outputs, in [-1,1]"},
+      {"max_abs", false, false, kNothing, true, "largest absolute difference of an output"},
+      {"clipping_rate", false, false, kNothing, true,
        "share of evaluation values outside their calibrated range, in [0,1]"},
   };
   return kTable;

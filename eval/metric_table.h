@@ -7,12 +7,15 @@
 
 namespace pare {
 
+// What a metric needs of the data set beside its samples: class numbers; texts and an alphabet; `boxes`.
+enum class MetricNeeds { kNothing, kLabels, kTexts, kBoxes };
+
 struct MetricInfo {
   const char* name;
   bool higher_is_better;
   bool absolute;  // a property of one model (top1), so a drop against the reference means something;
                   // false: already a comparison with the reference (output_sqnr_db)
-  bool needs_labels;
+  MetricNeeds needs;
   bool implemented;  // false: known to the grammar, kUnsupported when asked for
   const char* what;  // one line with its unit
 };

@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "datasets/state_feed.h"
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
 #include "engine/build/lower_cpu.h"
@@ -58,8 +59,12 @@ class WatchedRun {
  public:
   using Sink = std::function<void(ValueId, const TensorView&)>;
 
-  WatchedRun(const Graph& graph, const std::vector<ValueId>& watched, ThreadPool* pool, Sink sink)
-      : lowered_(lower(graph, watched)), session_(lowered_.graph, options(pool)), sink_(std::move(sink)) {
+  WatchedRun(const Graph& graph, const std::vector<ValueId>& watched, const Dataset& data, ThreadPool* pool,
+             Sink sink)
+      : lowered_(lower(graph, watched)),
+        session_(lowered_.graph, options(pool)),
+        feed_(data, graph),
+        sink_(std::move(sink)) {
     for (const ValueId id : watched) {
       const ValueId twin = lowered_.find(id);
       if (twin == ValueId::kNone) continue;
@@ -72,7 +77,7 @@ class WatchedRun {
       });
     }
   }
-  void run(const std::vector<Tensor>& inputs) { session_.run(inputs); }
+  void run(const Batch& batch) { feed_.run(session_, batch); }
 
  private:
   static Lowered lower(const Graph& graph, const std::vector<ValueId>& watched) {
@@ -87,6 +92,7 @@ class WatchedRun {
   }
   Lowered lowered_;
   Session session_;
+  StateFeed feed_;
   Sink sink_;
 };
 
@@ -143,7 +149,7 @@ LayerFigures compare_layers(const Graph& reference, const Graph& candidate, Data
   std::map<ValueId, Tensor> wanted;  // the reference's values of one batch that have a pair
   std::vector<bool> has_pair(reference.value_count(), false);
   for (const LayerPair& pair : pairs) has_pair[static_cast<std::size_t>(pair.reference)] = true;
-  WatchedRun want(reference, watch_reference, options.pool, [&](ValueId id, const TensorView& view) {
+  WatchedRun want(reference, watch_reference, data, options.pool, [&](ValueId id, const TensorView& view) {
     if (has_pair[static_cast<std::size_t>(id)])
       wanted[id] = Tensor::copy_of(view.dtype, view.dims, view.data,
                                    static_cast<std::size_t>(byte_count(view.dtype, view.dims)));
@@ -151,7 +157,7 @@ LayerFigures compare_layers(const Graph& reference, const Graph& candidate, Data
     if (found == counts_of.end()) return;
     for (const std::size_t i : found->second) counts[i].add(view);
   });
-  WatchedRun got(candidate, watch_candidate, options.pool, [&](ValueId id, const TensorView& view) {
+  WatchedRun got(candidate, watch_candidate, data, options.pool, [&](ValueId id, const TensorView& view) {
     for (const std::size_t i : pairs_of[id]) {
       const auto other = wanted.find(pairs[i].reference);
       if (other != wanted.end() && other->second.size() == view.size())
@@ -162,12 +168,13 @@ LayerFigures compare_layers(const Graph& reference, const Graph& candidate, Data
   figures.samples -= figures.samples % (data.fixed_batch() != 0 ? batch : 1);
   ProgressStep step(options.progress != nullptr ? *options.progress : no_progress(), "comparing layers",
                     figures.samples);
-  for (std::int64_t begin = 0; begin < figures.samples; begin += batch) {
+  for (std::int64_t begin = 0, end = 0; begin < figures.samples; begin = end) {
     check_cancelled();
-    const Batch samples = data.read(begin, std::min(begin + batch, figures.samples), options.pool);
+    end = data.batch_end(begin, figures.samples, batch);
+    const Batch samples = data.read(begin, end, options.pool);
     wanted.clear();
-    want.run(samples.inputs);
-    got.run(samples.inputs);
+    want.run(samples);
+    got.run(samples);
     step.advance(samples.count);
   }
 

@@ -38,6 +38,7 @@ class Checker {
 
   void sense() const {
     check_name();
+    for (const auto& [name, entry] : r_.datasets) check_dataset("datasets." + name, entry);
     if (r_.calibrate) check_calibrate();
     if (r_.quantize) check_quantize();
     if (r_.evaluate) check_evaluate();
@@ -47,11 +48,9 @@ class Checker {
     file("model.path", r_.model.path, "the model");
     for (const auto& [name, entry] : r_.datasets) {
       file("datasets." + name + ".path", entry.spec.path, "the data set");
-      // Labels may also be a key inside an npz or HDF5 file.
-      const std::string kind = file_extension(entry.spec.labels);
-      if (kind == ".npy" || kind == ".csv")
-        file("datasets." + name + ".labels", entry.spec.labels, "the labels");
-      file("datasets." + name + ".alphabet", entry.alphabet, "the alphabet");
+      labels("datasets." + name + ".labels", entry.spec.labels, "the labels");
+      labels("datasets." + name + ".width_from", entry.spec.width_from, "the file of widths");
+      file("datasets." + name + ".alphabet", entry.spec.alphabet, "the alphabet");
     }
     if (r_.calibrate) file("calibrate.stats", r_.calibrate->stats, "the statistics");
     if (r_.evaluate) file("evaluate.baseline", r_.evaluate->baseline, "the baseline report");
@@ -70,6 +69,40 @@ class Checker {
     if (r_.name.empty() || r_.name[0] == '.')
       refuse("name", fmt::format("the name '{}' cannot name a folder", r_.name),
              "begin with a letter or digit");
+  }
+
+  void check_dataset(const std::string& key, const DatasetEntry& entry) const {
+    const DatasetSpec& d = entry.spec;
+    for (const auto& [input, value] : entry.constants) {
+      double number = 0;
+      if (!number_from_text(value, number))
+        refuse(key + ".constants", fmt::format("'{}' of input '{}' is no number", value, input), "");
+    }
+    if (d.kind == "audio" && d.frame == 0)
+      refuse(key, "audio is cut into frames, and nothing says how long they are", "add `frame: N`");
+    if (d.frame == 0 && (d.context > 0 || d.rate > 0))
+      refuse(key + (d.context > 0 ? ".context" : ".rate"), "context and rate are for audio, which has frames",
+             "add `frame: N`");
+    if (!d.reset.empty() && d.feedback.empty())
+      refuse(key + ".reset", "there is no state to be reset", "add feedback: {INPUT: OUTPUT}");
+    if (d.shuffle && !d.feedback.empty())
+      refuse(key + ".shuffle", "shuffle and feedback contradict each other: a state follows time",
+             "leave `shuffle` out");
+    if (!d.width_from.empty() && d.layout == DataLayout::kUnset && d.kind != "images")
+      refuse(key + ".width_from", "width_from without a layout", "add layout: nhwc_to_nchw, nhwc or nchw");
+    if (!d.boxes.given()) return;
+    const BoxSpec& b = d.boxes;
+    if (b.scores.size() != b.boxes.size())
+      refuse(key + ".boxes",
+             fmt::format("{} outputs with scores, but {} with boxes", b.scores.size(), b.boxes.size()),
+             "they go in pairs");
+    if (!b.strides.empty() && b.strides.size() != b.boxes.size())
+      refuse(key + ".boxes.strides",
+             fmt::format("{} strides for {} outputs", b.strides.size(), b.boxes.size()),
+             "one for each output of `boxes`");
+    if (b.strides.empty() != b.size.empty() || b.size.size() > 2)
+      refuse(key + ".boxes", "strides and size belong together: a grid of cells over a picture",
+             "for example strides: [16, 32], size: 256");
   }
 
   void dataset_exists(const std::string& key, const std::string& name) const {
@@ -177,9 +210,20 @@ class Checker {
         refuse(key, fmt::format("there is no metric '{}'", e.metrics[i]),
                near.empty() ? "docs/metrics.md lists them" : fmt::format("did you mean '{}'?", near));
       }
-      if (metric->needs_labels && r_.datasets.at(e.data).spec.labels.empty())
+      const DatasetSpec& d = r_.datasets.at(e.data).spec;
+      const bool labels = metric->needs == MetricNeeds::kLabels || metric->needs == MetricNeeds::kTexts;
+      if (labels && d.labels.empty())
         refuse(key, fmt::format("metric {} needs labels, and data set '{}' has none", e.metrics[i], e.data),
                "add `labels: FILE` to the data set");
+      if (metric->needs == MetricNeeds::kTexts && d.alphabet.empty())
+        refuse(key,
+               fmt::format("metric {} needs an alphabet, and data set '{}' has none", e.metrics[i], e.data),
+               "add `alphabet: FILE` to the data set, one character a line");
+      if (metric->needs == MetricNeeds::kBoxes && !d.boxes.given())
+        refuse(key,
+               fmt::format("metric {} needs boxes, and data set '{}' does not say where they are",
+                           e.metrics[i], e.data),
+               "add `boxes: {scores: OUTPUT, boxes: OUTPUT}` to the data set");
     }
     for (std::size_t i = 0; i < e.gates.size(); ++i) check_gate(i, e.gates[i]);
   }
@@ -214,8 +258,18 @@ class Checker {
              fmt::format("add evaluate.baseline, or use a gate on {}", parsed.metric->name));
   }
 
+  // They may also be a key inside an npz or HDF5 file.
+  void labels(const std::string& key, const std::string& text, const char* what) const {
+    std::string path, inside;
+    const std::string kind = file_extension(text);
+    if (split_file_key(text, path, inside))
+      file(key, path, what);
+    else if (kind == ".npy" || kind == ".csv" || kind == ".txt")
+      file(key, text, what);
+  }
+
   void file(const std::string& key, const std::string& path, const char* what) const {
-    if (path.empty() || path.find('*') != std::string::npos) return;
+    if (path.empty() || path.find_first_of("*?[") != std::string::npos) return;
     const std::string full = r_.resolve(path);
     if (!path_exists(full))
       throw make_error(ErrorCode::kBadFile, "{} '{}' does not exist", what, full)

@@ -41,7 +41,8 @@ Probe run_probe(RunState& state, const DatasetSpec& given, const Lowered& lowere
   DatasetSpec spec = given;
   spec.samples = batch;
   Dataset data(spec, model_inputs(state.graph()));
-  const Batch samples = data.read(0, data.sample_count(), &state.pool());
+  const std::int64_t end = data.batch_end(0, data.sample_count(), data.sample_count());
+  const Batch samples = data.read(0, end, &state.pool());
   const std::int64_t before = current_anonymous_bytes();
   SessionOptions options;
   options.pool = &state.pool();

@@ -151,19 +151,50 @@ void describe_export(Fields& f, ExportSpec& e) {
 
 }  // namespace
 
+static void describe_boxes(Fields& f, BoxSpec& b) {
+  f.texts({.key = "scores", .doc = "outputs with one score a box", .required = true}, b.scores);
+  f.texts({.key = "boxes",
+           .doc = "outputs with four or more numbers a box, in pairs with scores",
+           .required = true},
+          b.boxes);
+  f.text({.key = "form",
+          .doc = "of the first four: centre and size, or corners",
+          .choices = {"cxcywh", "xyxy", "yxyx"}},
+         b.form);
+  f.integers({.key = "strides",
+              .doc = "pixels between the cells that boxes are relative to",
+              .min = 1,
+              .max = 65535},
+             b.strides);
+  f.integers({.key = "size",
+              .doc = "of the picture under the cells: side, or height and width",
+              .min = 1,
+              .max = 65535},
+             b.size);
+  f.maybe_boolean({.key = "sigmoid", .doc = "scores are logits"}, b.sigmoid);
+  f.number({.key = "threshold", .doc = "a box counts from this score on", .min = 0, .max = 1}, b.threshold);
+  f.number({.key = "nms", .doc = "overlap above which only the best box stays", .min = 0, .max = 1}, b.nms);
+  f.number({.key = "iou", .doc = "overlap from which two boxes are the same", .min = 0, .max = 1}, b.iou);
+}
+
 void describe_dataset(Fields& f, DatasetEntry& entry) {
   DatasetSpec& d = entry.spec;
-  f.text({.key = "path", .doc = "npy, npz, HDF5, image folder, text", .required = true, .path = true},
+  f.text({.key = "path",
+          .doc = "npy, npz, HDF5, folder of pictures, clips, text",
+          .required = true,
+          .path = true},
          d.path);
   f.text({.key = "kind",
           .doc = "of file; absent: by what stands at path",
-          .choices = {"npy", "npz", "hdf5", "images", "text", "audio"}},
+          .choices = {"npy", "npz", "hdf5", "images", "audio", "text"}},
          d.kind);
   f.text({.key = "input", .doc = "model input that it feeds"}, d.input);
   std::map<std::string, std::string> inputs(d.inputs.begin(), d.inputs.end());
   f.text_map({.key = "inputs", .doc = "model input: key in the npz or HDF5 file"}, inputs);
   d.inputs.assign(inputs.begin(), inputs.end());
-  f.text({.key = "labels", .doc = "npy or csv file, or a key in the npz or HDF5 file", .path = true},
+  f.text({.key = "labels",
+          .doc = "npy, csv or txt file, FILE.json:KEY, or a key in the npz or HDF5 file",
+          .path = true},
          d.labels);
   std::string layout = name(d.layout);
   f.text({.key = "layout",
@@ -178,6 +209,32 @@ void describe_dataset(Fields& f, DatasetEntry& entry) {
   f.integers({.key = "crop", .doc = "square, or height and width, from the middle", .min = 1, .max = 65535},
              d.crop);
   f.text({.key = "channels", .doc = "order of colours", .choices = {"rgb", "bgr", "gray"}}, d.channels);
+  f.maybe_number({.key = "alpha", .doc = "a fourth channel of this value"}, d.alpha);
+  f.text({.key = "width_from", .doc = "widths that samples are cut to, as labels are given", .path = true},
+         d.width_from);
+  f.integer({.key = "frame", .doc = "audio: new values of a sample", .min = 0, .max = 268435456}, d.frame);
+  f.integer({.key = "context", .doc = "audio: values before them", .min = 0, .max = 268435456}, d.context);
+  f.integer({.key = "rate", .doc = "audio: Hz of .wav files; 0: 16000", .min = 0, .max = 1e9}, d.rate);
+  std::map<std::string, std::string> feedback(d.feedback.begin(), d.feedback.end());
+  f.text_map({.key = "feedback", .doc = "stateful models: input, and the output of the run before"},
+             feedback);
+  d.feedback.assign(feedback.begin(), feedback.end());
+  f.text({.key = "reset", .doc = "when the state is zero again", .choices = {"per_file"}}, d.reset);
+  f.text_map({.key = "constants", .doc = "inputs of one value: a sample rate"}, entry.constants);
+  d.constants.clear();
+  for (const auto& [input, value] : entry.constants) {
+    double number = 0;
+    if (number_from_text(value, number)) d.constants.emplace_back(input, number);
+  }
+  f.text({.key = "alphabet", .doc = "CTC: file with one character a line", .path = true}, d.alphabet);
+  f.maybe_integer({.key = "blank", .doc = "CTC: class of the blank, default 0", .min = 0, .max = 1e9},
+                  d.blank);
+  f.maybe_boolean({.key = "ignore_spaces", .doc = "CTC: spaces are no errors"}, d.ignore_spaces);
+  f.maybe_number({.key = "threshold", .doc = "frames: what is above is a yes, default 0.5"}, d.threshold);
+  bool boxes = d.boxes.given();
+  f.section({.key = "boxes", .doc = "detectors: how the outputs become boxes"}, boxes,
+            [&](Fields& inner) { describe_boxes(inner, d.boxes); });
+  f.integer({.key = "skip", .doc = "the first so many are left out", .min = 0, .max = 1e12}, d.skip);
   f.integer({.key = "samples", .doc = "at most so many; 0: all", .min = 0, .max = 1e12}, d.samples);
   f.integer({.key = "batch", .doc = "samples read at once", .min = 1, .max = 65536}, d.batch);
   std::optional<std::int64_t> shuffle;
@@ -197,13 +254,6 @@ void describe_dataset(Fields& f, DatasetEntry& entry) {
       {.key = "join", .doc = "text: cut from the whole, or each line alone", .choices = {"whole", "lines"}},
       entry.join);
   f.text({.key = "field", .doc = "jsonl: key that holds the text"}, entry.field);
-  f.text({.key = "width_from", .doc = "images of varying width: where it stands"}, entry.width_from);
-  f.text({.key = "reset", .doc = "stateful models: when the state starts afresh", .choices = {"per_file"}},
-         entry.reset);
-  f.text_map({.key = "feedback", .doc = "input: output of the run before"}, entry.feedback);
-  f.text({.key = "alphabet", .doc = "CTC: file of characters", .path = true}, entry.alphabet);
-  f.maybe_integer({.key = "blank", .doc = "CTC: class of the blank", .min = 0, .max = 1e9}, entry.blank);
-  f.maybe_boolean({.key = "ignore_spaces", .doc = "CTC: spaces are no errors"}, entry.ignore_spaces);
 }
 
 void describe(Fields& f, Recipe& r) {

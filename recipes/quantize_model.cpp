@@ -7,6 +7,7 @@
 
 #include "calib/channel_moments.h"
 #include "calib/collector.h"
+#include "datasets/state_feed.h"
 #include "engine/base/error.h"
 #include "engine/build/lower_cpu.h"
 #include "engine/numeric/table.h"
@@ -227,12 +228,12 @@ class Flow {
     return c;
   }
 
-  std::vector<Tensor> outputs_of(const Graph& graph) {
+  BatchOutputs outputs_of(const Graph& graph) {
     const Stopwatch watch;
     EvaluateOptions options;
     options.pool = in_.pool;
     options.progress = in_.progress;
-    std::vector<Tensor> outputs = collect_outputs(graph, *in_.held_out, in_.held_out_range, options);
+    BatchOutputs outputs = collect_outputs(graph, *in_.held_out, in_.held_out_range, options);
     out_.scoring_seconds += watch.seconds();
     return outputs;
   }
@@ -255,9 +256,10 @@ class Flow {
     const std::int64_t samples =
         data.fixed_batch() > 0 ? data.sample_count() : std::min(data.sample_count(), kMomentSamples);
     ProgressStep step(in_.progress != nullptr ? *in_.progress : no_progress(), "channel moments", samples);
-    for (std::int64_t begin = 0; begin < samples; begin += data.batch_size()) {
-      const std::int64_t end = std::min(begin + data.batch_size(), samples);
-      session.run(data.read(begin, end, in_.pool).inputs);
+    StateFeed feed(data, graph);
+    for (std::int64_t begin = 0, end = 0; begin < samples; begin = end) {
+      end = data.batch_end(begin, samples, data.batch_size());
+      feed.run(session, data.read(begin, end, in_.pool));
       step.advance(end - begin);
     }
     return collector.moments();
@@ -417,7 +419,7 @@ class Flow {
   Variant base_, smoothed_;
   Best best_;
   std::vector<TensorStats> smoothed_stats_;
-  std::vector<Tensor> reference_;
+  BatchOutputs reference_;
 };
 
 }  // namespace

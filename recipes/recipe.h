@@ -17,17 +17,13 @@ struct ModelSpec {
   std::string path;  // ONNX file, checkpoint folder or GGUF; relative to the recipe
 };
 
-// A data set: what the readers take, and the keys of text, audio and sequence tasks.
+// A data set: what the readers take, and the keys of text.
 struct DatasetEntry {
   DatasetSpec spec;
-  std::int64_t window = 0, stride = 0;          // text: tokens of a sample, and between starts; 0: unset
-  std::string bos, join;                        // text: none | begin | every; whole | lines
-  std::string field;                            // jsonl: the key that holds the text
-  std::string width_from, reset;                // images of varying width; per_file for stateful models
-  std::map<std::string, std::string> feedback;  // input -> output of the run before
-  std::string alphabet;                         // CTC: file of characters
-  std::optional<std::int64_t> blank;
-  std::optional<bool> ignore_spaces;
+  std::int64_t window = 0, stride = 0;           // text: tokens of a sample, and between starts; 0: unset
+  std::string bos, join;                         // text: none | begin | every; whole | lines
+  std::string field;                             // jsonl: the key that holds the text
+  std::map<std::string, std::string> constants;  // as written; those that are numbers are in spec.constants
 };
 
 // How many samples, and what to do with broken ones.

@@ -62,8 +62,13 @@ const std::string& RunState::graph_hash() {
 DatasetSpec resolved_dataset(const Recipe& recipe, const std::string& name) {
   DatasetSpec spec = recipe.datasets.at(name).spec;
   spec.path = recipe.resolve(spec.path);
-  const std::string labels = recipe.resolve(spec.labels);
-  if (!spec.labels.empty() && path_exists(labels)) spec.labels = labels;  // else a key inside the file
+  spec.alphabet = recipe.resolve(spec.alphabet);
+  for (std::string* text : {&spec.labels, &spec.width_from}) {
+    const std::string path = recipe.resolve(*text);
+    std::string file, key;
+    if (split_file_key(path, file, key) || (!text->empty() && path_exists(path)))
+      *text = path;  // else a key inside the data's own file
+  }
   return spec;
 }
 

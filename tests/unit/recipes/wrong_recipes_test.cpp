@@ -19,6 +19,9 @@ const std::string kRest =
     "  calibration: {path: c.npy}\n"
     "  test: {path: t.npy, labels: l.npy}\n";
 
+// A data set whose last keys a case adds, on line 4 from column 20.
+const std::string kHead = "version: 1\nmodel: {path: m.onnx}\ndatasets:\n  d: {path: c.npy, ";
+
 struct Wrong {
   const char* what;
   std::string text;
@@ -145,6 +148,36 @@ const Wrong kSense[] = {
          kRest,
      "max_abs already compares with the reference, so max_abs_drop needs a baseline report", "r.yaml:2:61",
      "add evaluate.baseline, or use a gate on max_abs"},
+    {"cer_alphabet", "version: 1\nevaluate: {data: test, metrics: [cer]}\n" + kRest,
+     "metric cer needs an alphabet, and data set 'test' has none", "r.yaml:2:34",
+     "add `alphabet: FILE` to the data set, one character a line"},
+    {"boxes_unsaid", "version: 1\nevaluate: {data: test, metrics: [box_agreement]}\n" + kRest,
+     "metric box_agreement needs boxes, and data set 'test' does not say where they are", "r.yaml:2:34",
+     "add `boxes: {scores: OUTPUT, boxes: OUTPUT}` to the data set"},
+    {"box_pairs", kHead + "boxes: {scores: [a, b], boxes: c}}\n", "2 outputs with scores, but 1 with boxes",
+     "r.yaml:4:27", "they go in pairs"},
+    {"box_strides", kHead + "boxes: {scores: a, boxes: b, strides: [4, 8], size: 64}}\n",
+     "2 strides for 1 outputs", "r.yaml:4:58", "one for each output of `boxes`"},
+    {"box_size", kHead + "boxes: {scores: a, boxes: b, strides: 4}}\n",
+     "strides and size belong together: a grid of cells over a picture", "r.yaml:4:27",
+     "for example strides: [16, 32], size: 256"},
+    {"box_key", kHead + "boxes: {scores: a, boxs: b}}\n", "unknown key 'boxs' in 'boxes'", "r.yaml:4:39",
+     "did you mean 'boxes'?"},
+    {"constant", kHead + "constants: {sr: 16kHz}}\n", "'16kHz' of input 'sr' is no number", "r.yaml:4:31",
+     ""},
+    {"audio_without_frame", kHead + "kind: audio}\n",
+     "audio is cut into frames, and nothing says how long they are", "r.yaml:4:6", "add `frame: N`"},
+    {"context_without_frame", kHead + "context: 64}\n", "context and rate are for audio, which has frames",
+     "r.yaml:4:29", "add `frame: N`"},
+    {"reset_of_nothing", kHead + "reset: per_file}\n", "there is no state to be reset", "r.yaml:4:27",
+     "add feedback: {INPUT: OUTPUT}"},
+    {"reset_word", kHead + "reset: per_clip}\n", "'reset' cannot be 'per_clip'", "r.yaml:4:27",
+     "known: per_file"},
+    {"shuffled_states", kHead + "feedback: {a: b}, shuffle: 1}\n",
+     "shuffle and feedback contradict each other: a state follows time", "r.yaml:4:47",
+     "leave `shuffle` out"},
+    {"width_without_layout", kHead + "width_from: w.npy}\n", "width_from without a layout", "r.yaml:4:32",
+     "add layout: nhwc_to_nchw, nhwc or nchw"},
     {"no_file", "version: 1\n" + kRest, "the model '/nowhere/m.onnx' does not exist", "r.yaml:2:15",
      "paths in a recipe are relative to the recipe's folder", ErrorCode::kBadFile},
 };
