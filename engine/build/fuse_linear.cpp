@@ -8,10 +8,10 @@ namespace {
 
 bool is_plain_linear(const Graph& graph, const Node& node) {
   if (graph.value(node.out[0]).dtype != DType::kF32) return false;
-  if (node.is("Conv")) {
+  if (node.is("Conv") || node.is("ConvTranspose")) {
     return graph.value(node.in[0]).shape.rank() == 4 && graph.is_constant(node.in[1]) &&
            (node.in.size() < 3 || node.in[2] == ValueId::kNone || graph.is_constant(node.in[2])) &&
-           node.attr("auto_pad", "NOTSET") == "NOTSET";
+           node.attr("auto_pad", "NOTSET") == "NOTSET" && node.attr_ints("output_shape").empty();
   }
   if (node.is("MatMul")) return graph.is_constant(node.in[1]) && graph.value(node.in[1]).shape.rank() == 2;
   if (node.is("Gemm"))
@@ -32,8 +32,8 @@ void rewrite(Graph& graph, const Chain& chain) {
   fused.in = {linear.in[0], linear.in[1], chain.bias, chain.residual};
   while (fused.in.back() == ValueId::kNone) fused.in.pop_back();
   fused.out = {chain.result};
-  if (linear.is("Conv")) {
-    fused.op = "Conv";
+  if (linear.is("Conv") || linear.is("ConvTranspose")) {
+    fused.op = linear.op;
     set_conv_attributes(graph, linear, fused);
   } else {
     fused.op = "MatMul";

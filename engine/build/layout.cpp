@@ -135,7 +135,7 @@ class Assigner {
       graph_.replace_uses(node.out[0], it->second);
       return true;
     }
-    if (node.is("pare", "Conv")) return visit_conv(id, node);
+    if (node.is("pare", "Conv") || node.is("pare", "ConvTranspose")) return visit_conv(id, node);
     if (node.out.empty() || node.out[0] == ValueId::kNone || !is_map(node.out[0])) return false;
     if (node.is("MaxPool") || node.is("AveragePool") || node.is("GlobalAveragePool"))
       return visit_pool(id, node);

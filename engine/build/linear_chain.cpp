@@ -79,7 +79,8 @@ Chain follow_chain(const Graph& graph, NodeId start, const Kept& kept) {
   const Node& linear = graph.node(start);
   chain.result = linear.out[0];
   if (!linear.is("MatMul") && linear.in.size() > 2) chain.bias = linear.in[2];
-  const std::int64_t width = linear.is("Conv") ? -1 : result_width(graph, linear);
+  const std::int64_t width =
+      linear.is("Conv") || linear.is("ConvTranspose") ? -1 : result_width(graph, linear);
   while (chain.activation.empty()) {
     const NodeId next_id = graph.only_user(chain.result);
     if (next_id == NodeId::kNone || kept(chain.result)) break;
@@ -91,7 +92,7 @@ Chain follow_chain(const Graph& graph, NodeId start, const Kept& kept) {
           is_row_vector(graph, other, width) && graph.value(other).constant.dims().size() == 1) {
         chain.bias = other;
       } else if (chain.residual == ValueId::kNone && !graph.is_constant(other) &&
-                 same_shape(graph, chain.result, other)) {
+                 !linear.is("ConvTranspose") && same_shape(graph, chain.result, other)) {
         chain.residual = other;
       } else {
         break;
@@ -111,6 +112,7 @@ void set_conv_attributes(const Graph& graph, const Node& conv, Node& fused) {
   fused.attrs["dilations"] = or_default(conv.attr_ints("dilations"), axes, 1);
   fused.attrs["pads"] = or_default(conv.attr_ints("pads"), 2 * axes, 0);
   fused.attrs["group"] = conv.attr("group", std::int64_t{1});
+  if (conv.has_attr("output_padding")) fused.attrs["output_padding"] = conv.attr_ints("output_padding");
 }
 
 void replace_chain(Graph& graph, const Chain& chain, Node fused) {

@@ -49,6 +49,10 @@ Shape matmul_shape(InferContext& ctx, const Shape& a, const Shape& b);
 // [n, c, spatial...] and weight [m, c / group, kernel...] give [n, m, spatial...].
 Shape conv_shape(InferContext& ctx, const Shape& data, const Shape& weight);
 
+// [n, c, spatial...] and weight [c, m / group, kernel...] give [n, m, spatial...]: stride * (in - 1) +
+// output_padding + extent - begin - end; auto_pad SAME: in * stride; output_shape as it is.
+Shape conv_transpose_shape(InferContext& ctx, const Shape& data, const Shape& weight);
+
 // Output size of a convolution or pool on one spatial axis, where the input's may be a symbol.
 Dim window_size(InferContext& ctx, const Window& window, int axis, const Dim& in);
 

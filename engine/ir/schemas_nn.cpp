@@ -9,7 +9,6 @@
 namespace pare {
 namespace {
 
-Shape of_rank(std::size_t rank) { return Shape(std::vector<Dim>(rank)); }
 void same(InferContext& ctx) { same_as_input(ctx); }
 
 void matmul(InferContext& ctx) {
@@ -43,49 +42,9 @@ void conv(InferContext& ctx) {
   ctx.set_out(0, common_dtype(ctx, 0, ctx.inputs()), conv_shape(ctx, ctx.in_shape(0), ctx.in_shape(1)));
 }
 
-// out = stride * (in - 1) + output_padding + extent - begin - end; auto_pad SAME: in * stride.
 void conv_transpose(InferContext& ctx) {
-  const Shape &data = ctx.in_shape(0), &weight = ctx.in_shape(1);
-  const DType type = common_dtype(ctx, 0, ctx.inputs());
-  if (!data.ranked || !weight.ranked) return ctx.set_out(0, type, {});
-  const int rank = data.rank();
-  if (rank < 3 || weight.rank() != rank)
-    ctx.bad("data " + to_string(data) + " and weight " + to_string(weight) + " do not fit");
-  unify(ctx, data.dims[1], weight.dims[0], "input channels of data and weight");
-  const std::int64_t group = ctx.node().attr("group", std::int64_t{1});
-  if (group < 1) ctx.bad(fmt::format("attribute group is {}", group));
-  Shape out = of_rank(data.dims.size());
-  out.dims[0] = data.dims[0];
-  out.dims[1] = product(weight.dims[1], Dim::of(group));
-  const Shape spatial(std::vector<Dim>(weight.dims.begin() + 2, weight.dims.end()));
-  if (!spatial.concrete()) return ctx.set_out(0, type, out);
-  const Window window = read_window(ctx.node(), spatial.sizes());
-  const std::vector<std::int64_t> fixed = ctx.node().attr_ints("output_shape");
-  const std::vector<std::int64_t> extra = ctx.node().attr_ints("output_padding");
-  for (const std::int64_t more : extra)
-    if (more < 0 || more > INT32_MAX) ctx.bad(fmt::format("attribute output_padding holds {}", more));
-  const bool same_size = window.auto_pad == AutoPad::kSameUpper || window.auto_pad == AutoPad::kSameLower;
-  for (int i = 0; i < rank - 2; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const Dim& in = data.dims[at + 2];
-    Dim& size = out.dims[at + 2];
-    if (!fixed.empty()) {
-      if (fixed.size() != window.kernel.size() || fixed[at] < 0)
-        ctx.bad("attribute output_shape does not fit");
-      size = Dim::of(fixed[at]);
-    } else if (same_size) {
-      size = product(in, Dim::of(window.strides[at]));
-    } else if (in.known()) {
-      const std::int64_t more = at < extra.size() ? extra[at] : 0;
-      std::int64_t total = 0;
-      if (__builtin_mul_overflow(window.strides[at], in.value - 1, &total))
-        ctx.bad("the output is too large");
-      total += more + window.extent(i) - window.pads_begin[at] - window.pads_end[at];
-      if (total < 0) ctx.bad("the pads are larger than the output");
-      size = Dim::of(total);
-    }
-  }
-  ctx.set_out(0, type, out);
+  ctx.set_out(0, common_dtype(ctx, 0, ctx.inputs()),
+              conv_transpose_shape(ctx, ctx.in_shape(0), ctx.in_shape(1)));
 }
 
 void pool(InferContext& ctx) {

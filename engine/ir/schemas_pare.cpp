@@ -32,6 +32,11 @@ void conv(InferContext& ctx) {
               to_channels_last(conv_shape(ctx, to_plain(ctx.in_shape(0)), ctx.in_shape(1))));
 }
 
+void conv_transpose(InferContext& ctx) {
+  ctx.set_out(0, ctx.in_dtype(0),
+              to_channels_last(conv_transpose_shape(ctx, to_plain(ctx.in_shape(0)), ctx.in_shape(1))));
+}
+
 Shape product_shape(InferContext& ctx) {
   Shape b = ctx.in_shape(1);
   if (ctx.node().attr("trans_b", std::int64_t{0}) != 0 && b.rank() >= 2)
@@ -84,6 +89,7 @@ void same(InferContext& ctx) { same_as_input(ctx); }
 constexpr OpSchema kSchemas[] = {
     {"pare", "AveragePool", 1, 1, 1, 1, pool},
     {"pare", "Conv", 2, 4, 1, 1, conv},
+    {"pare", "ConvTranspose", 2, 3, 1, 1, conv_transpose},
     {"pare", "FakeQuant", 2, 3, 1, 1, same},
     {"pare", "GlobalAveragePool", 1, 1, 1, 1, global_pool},
     {"pare", "MatMul", 2, 4, 1, 1, matmul},

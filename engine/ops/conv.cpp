@@ -1,5 +1,6 @@
 #include "engine/ops/conv.h"
 
+#include "engine/ops/conv_transpose.h"
 #include "engine/ops/register_linear.h"
 #include "engine/ops/registry.h"
 
@@ -36,8 +37,9 @@ std::string resolve_conv(const OpCall& call, ConvGeometry& g, Activation& activa
   g.sh = strides[0], g.sw = strides[1], g.dh = dilations[0], g.dw = dilations[1];
   g.top = pads[0], g.left = pads[1];
   if (g.group < 1 || g.sh < 1 || g.sw < 1 || g.dh < 1 || g.dw < 1) return "an attribute below 1";
-  if (g.c % g.group != 0 || g.m % g.group != 0 || w.dims[0] != g.m || w.dims[1] != g.group_c() ||
-      y.dims[0] != g.n)
+  const bool transposed = node.op == "ConvTranspose";
+  if (g.c % g.group != 0 || g.m % g.group != 0 || w.dims[0] != (transposed ? g.c : g.m) ||
+      w.dims[1] != (transposed ? g.group_m() : g.group_c()) || y.dims[0] != g.n)
     return "sizes of data, weight and output do not fit";
   if (bias.present() && bias.size() != g.m) return "bias has not one value an output channel";
   if (residual.present() && residual.dims != y.dims) return "residual has not the output's shape";
@@ -58,6 +60,9 @@ void register_pare_conv(Registry& registry) {
   registry.add(conv_winograd_kernel());
   registry.add(conv_gemm_kernel());
   registry.add(conv_reference_kernel());
+  registry.add(conv_transpose_depthwise_kernel());
+  registry.add(conv_transpose_rows_kernel());
+  registry.add(conv_transpose_reference_kernel());
 }
 
 }  // namespace pare

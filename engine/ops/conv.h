@@ -38,7 +38,8 @@ struct ConvGeometry {
   std::int64_t rows() const { return n * oh * ow; }
 };
 
-// Sizes, attributes and activation of a call. "" or what is wrong with it.
+// Sizes, attributes and activation of a call of pare.Conv or pare.ConvTranspose (conv_transpose.h). "" or
+// what is wrong with it.
 std::string resolve_conv(const OpCall& call, ConvGeometry& geometry, Activation& activation);
 
 // What the kernels that pack their weights share: the above, float32, constant weight.

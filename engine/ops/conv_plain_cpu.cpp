@@ -1,9 +1,12 @@
-// ONNX Conv on plain maps ([N,C,W] or [N,C,H,W]): moved channels-last, run by the first kernel of pare.Conv
-// that takes it, moved back. Lowering saves the moves; a graph that was not lowered still gets fast kernels.
+// ONNX Conv and ConvTranspose on plain maps ([N,C,W] or [N,C,H,W]): moved channels-last, run by the first
+// kernel of pare.Conv (pare.ConvTranspose) that takes it, moved back. Lowering saves the moves; a graph that
+// was not lowered still gets fast kernels.
 #include "engine/base/error.h"
 #include "engine/ir/window.h"
 #include "engine/ops/channels_last.h"
 #include "engine/ops/conv.h"
+#include "engine/ops/conv_transpose.h"
+#include "engine/ops/linear_ref.h"
 #include "engine/ops/register_linear.h"
 #include "engine/ops/registry.h"
 
@@ -35,7 +38,10 @@ std::string make_inner(const OpCall& call, Inner& inner) {
   Window window;
   try {
     window = read_window(*call.node, Dims(w.dims.begin() + 2, w.dims.end()));
-    resolve_pads(window, Dims(x.dims.begin() + 2, x.dims.end()));
+    if (call.node->op == "Conv")
+      resolve_pads(window, Dims(x.dims.begin() + 2, x.dims.end()));
+    else
+      resolve_transposed_pads(*call.node, x.dims, call.out[0].dims, window);
   } catch (const Error& error) {
     return error.what();
   }
@@ -48,7 +54,7 @@ std::string make_inner(const OpCall& call, Inner& inner) {
   std::vector<std::int64_t> pads = window.pads_begin;
   pads.insert(pads.end(), window.pads_end.begin(), window.pads_end.end());
   inner.node.domain = "pare";
-  inner.node.op = "Conv";
+  inner.node.op = call.node->op;
   inner.node.name = call.node->name;
   inner.node.attrs = {{"group", call.node->attr("group", std::int64_t{1})},
                       {"strides", window.strides},
@@ -66,7 +72,11 @@ std::string make_inner(const OpCall& call, Inner& inner) {
   conv.in = inner.in;
   conv.out = inner.out;
   std::string reasons;
-  for (const Kernel& kernel : {conv_depthwise_kernel(), conv_winograd_kernel(), conv_gemm_kernel()}) {
+  const std::vector<Kernel> kernels =
+      call.node->op == "Conv"
+          ? std::vector<Kernel>{conv_depthwise_kernel(), conv_winograd_kernel(), conv_gemm_kernel()}
+          : std::vector<Kernel>{conv_transpose_depthwise_kernel(), conv_transpose_rows_kernel()};
+  for (const Kernel& kernel : kernels) {
     reasons = kernel.why_not(conv);
     inner.kernel = kernel;
     if (reasons.empty()) return "";
@@ -130,6 +140,9 @@ void register_conv_plain_cpu(Registry& registry) {
   kernel.why_not = why_not;
   kernel.prepare = prepare;
   kernel.run = run;
+  registry.add(kernel);
+  kernel.op = "ConvTranspose";
+  kernel.name = "ConvTranspose/cpu:channels_last";
   registry.add(kernel);
 }
 

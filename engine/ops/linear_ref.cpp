@@ -11,6 +11,22 @@
 #include "engine/ops/support.h"
 
 namespace pare {
+
+void resolve_transposed_pads(const Node& node, const Dims& x, const Dims& y, Window& window) {
+  const std::vector<std::int64_t> extra = node.attr_ints("output_padding");
+  const bool given = !node.attr_ints("output_shape").empty(), upper = window.auto_pad == AutoPad::kSameUpper,
+             found = given || upper || window.auto_pad == AutoPad::kSameLower;
+  window.auto_pad = AutoPad::kNotSet;
+  for (int axis = 0; found && axis < window.axes(); ++axis) {
+    const auto i = static_cast<std::size_t>(axis);
+    const std::int64_t full =
+        window.strides[i] * (x[i + 2] - 1) + (i < extra.size() ? extra[i] : 0) + window.extent(axis);
+    const std::int64_t total = std::max<std::int64_t>(0, full - y[i + 2]);
+    window.pads_begin[i] = upper ? total / 2 : total - total / 2;
+    window.pads_end[i] = total - window.pads_begin[i];
+  }
+}
+
 namespace {
 
 using Three = std::array<std::int64_t, 3>;
@@ -34,28 +50,13 @@ std::string conv_why_not(const OpCall& call) {
   return type_reason(call, 0, {DType::kF32, DType::kF16, DType::kBF16, DType::kF64});
 }
 
-// Pads of a transposed convolution follow from its output size (given, or auto_pad).
-void transpose_pads(const OpCall& call, Window& window) {
-  const std::vector<std::int64_t> extra = call.node->attr_ints("output_padding");
-  const bool given = !call.node->attr_ints("output_shape").empty();
-  const bool upper = window.auto_pad == AutoPad::kSameUpper;
-  if (!given && !upper && window.auto_pad != AutoPad::kSameLower) return;
-  for (int axis = 0; axis < window.axes(); ++axis) {
-    const auto i = static_cast<std::size_t>(axis);
-    const std::int64_t full = window.strides[i] * (call.in[0].dims[i + 2] - 1) +
-                              (i < extra.size() ? extra[i] : 0) + window.extent(axis);
-    const std::int64_t total = std::max<std::int64_t>(0, full - call.out[0].dims[i + 2]);
-    window.pads_begin[i] = upper ? total / 2 : total - total / 2;
-  }
-}
-
 ConvSizes conv_sizes(const OpCall& call) {
   const Dims &x = call.in[0].dims, &w = call.in[1].dims, &y = call.out[0].dims;
   Window window = read_window(*call.node, Dims(w.begin() + 2, w.end()));
   if (call.node->op == "Conv")
     resolve_pads(window, Dims(x.begin() + 2, x.end()));
   else
-    transpose_pads(call, window);
+    resolve_transposed_pads(*call.node, x, y, window);
   ConvSizes s;
   s.n = x[0];
   s.c = x[1];

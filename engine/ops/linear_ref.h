@@ -13,7 +13,13 @@
 // MatMul-13, Gemm-13.
 #pragma once
 
+#include "engine/base/tensor.h"
+#include "engine/ir/window.h"
+
 namespace pare {
+
+// Turns auto_pad and output_shape of a ConvTranspose into pads, which follow from its output size.
+void resolve_transposed_pads(const Node& node, const Dims& x, const Dims& y, Window& window);
 
 class Registry;
 void add_linear_references(Registry& registry);

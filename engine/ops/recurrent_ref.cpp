@@ -10,25 +10,6 @@
 namespace pare {
 namespace {
 
-struct Function {
-  std::string name;
-  double alpha = 0, beta = 0;
-
-  double operator()(double x) const {
-    if (name == "Sigmoid") return 1 / (1 + std::exp(-x));
-    if (name == "Tanh") return std::tanh(x);
-    if (name == "Relu") return x < 0 ? 0 : x;
-    if (name == "Affine") return alpha * x + beta;
-    if (name == "LeakyRelu") return x < 0 ? alpha * x : x;
-    if (name == "ThresholdedRelu") return x < alpha ? 0 : x;
-    if (name == "ScaledTanh") return alpha * std::tanh(beta * x);
-    if (name == "HardSigmoid") return std::clamp(alpha * x + beta, 0.0, 1.0);
-    if (name == "Elu") return x < 0 ? alpha * std::expm1(x) : x;
-    if (name == "Softsign") return x / (1 + std::fabs(x));
-    return std::fmax(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));  // Softplus
-  }
-};
-
 constexpr const char* kFunctions[] = {"Sigmoid",         "Tanh",       "Relu",        "Affine", "LeakyRelu",
                                       "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu",    "Softsign",
                                       "Softplus"};
@@ -46,17 +27,25 @@ double default_alpha(const std::string& name) {
   return 1;
 }
 
-struct Layer {
-  std::string op;
-  std::int64_t seq = 0, batch = 0, in = 0, hidden = 0, directions = 1, gates = 1;
-  bool batch_first = false, linear_before_reset = false, input_forget = false;
-  double clip = 0;                  // 0: none
-  std::vector<Function> functions;  // for each direction
-};
-
 int functions_each(const std::string& op) { return op == "LSTM" ? 3 : op == "GRU" ? 2 : 1; }
 
-std::string resolve(const OpCall& call, Layer& l) {
+}  // namespace
+
+double RecurrentFunction::operator()(double x) const {
+  if (name == "Sigmoid") return 1 / (1 + std::exp(-x));
+  if (name == "Tanh") return std::tanh(x);
+  if (name == "Relu") return x < 0 ? 0 : x;
+  if (name == "Affine") return alpha * x + beta;
+  if (name == "LeakyRelu") return x < 0 ? alpha * x : x;
+  if (name == "ThresholdedRelu") return x < alpha ? 0 : x;
+  if (name == "ScaledTanh") return alpha * std::tanh(beta * x);
+  if (name == "HardSigmoid") return std::clamp(alpha * x + beta, 0.0, 1.0);
+  if (name == "Elu") return x < 0 ? alpha * std::expm1(x) : x;
+  if (name == "Softsign") return x / (1 + std::fabs(x));
+  return std::fmax(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));  // Softplus
+}
+
+std::string resolve_recurrent(const OpCall& call, RecurrentLayer& l) {
   const Node& node = *call.node;
   l.op = node.op;
   l.batch_first = node.attr("layout", std::int64_t{0}) != 0;
@@ -106,44 +95,47 @@ std::string resolve(const OpCall& call, Layer& l) {
   return {};
 }
 
+namespace {
+
+using Doubles = std::vector<double>;
+
 std::string why_not(const OpCall& call) {
-  for (int i = 0; i < static_cast<int>(call.in.size()); ++i) {
-    if (!call.has(i)) continue;
-    std::string reason = i == 4 ? type_reason(call, i, {DType::kI32}) : type_reason(call, i, {DType::kF32});
-    if (!reason.empty()) return reason;
-  }
-  Layer layer;
-  return resolve(call, layer);
+  std::string reason = float_reason(call, {0, 1, 2, 3, 5, 6, 7});
+  if (reason.empty() && call.has(4)) reason = type_reason(call, 4, {DType::kI32});
+  if (!reason.empty()) return reason;
+  RecurrentLayer layer;
+  return resolve_recurrent(call, layer);
 }
 
-double dot(const float* w, const double* x, std::int64_t n) {
+double dot(const double* w, const double* x, std::int64_t n) {
   double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(w[i]) * x[i];
+  for (std::int64_t i = 0; i < n; ++i) sum += w[i] * x[i];
   return sum;
 }
 
 // One sequence in one direction.
 class Cell {
  public:
-  Cell(const OpCall& call, const Layer& layer, std::int64_t direction, std::int64_t item)
+  // in: the inputs in double, empty where left out.
+  Cell(const std::vector<Doubles>& in, const RecurrentLayer& layer, std::int64_t direction, std::int64_t item)
       : l_(layer), f_(&layer.functions[static_cast<std::size_t>(direction * functions_each(layer.op))]) {
     const std::int64_t rows = l_.gates * l_.hidden;
-    w_ = call.in[1].as<float>() + direction * rows * l_.in;
-    r_ = call.in[2].as<float>() + direction * rows * l_.hidden;
-    if (call.has(3)) b_ = call.in[3].as<float>() + direction * 2 * rows;
-    if (call.has(7)) p_ = call.in[7].as<float>() + direction * 3 * l_.hidden;
+    w_ = in[1].data() + direction * rows * l_.in;
+    r_ = in[2].data() + direction * rows * l_.hidden;
+    if (!in[3].empty()) b_ = in[3].data() + direction * 2 * rows;
+    if (!in[7].empty()) p_ = in[7].data() + direction * 3 * l_.hidden;
     h_.assign(static_cast<std::size_t>(l_.hidden), 0);
     c_ = h_;
     const std::int64_t start =
         (l_.batch_first ? item * l_.directions + direction : direction * l_.batch + item) * l_.hidden;
-    if (call.has(5)) std::copy_n(call.in[5].as<float>() + start, l_.hidden, h_.begin());
-    if (call.has(6) && l_.op == "LSTM") std::copy_n(call.in[6].as<float>() + start, l_.hidden, c_.begin());
+    if (!in[5].empty()) std::copy_n(in[5].data() + start, l_.hidden, h_.begin());
+    if (!in[6].empty() && l_.op == "LSTM") std::copy_n(in[6].data() + start, l_.hidden, c_.begin());
   }
 
   const std::vector<double>& h() const { return h_; }
   const std::vector<double>& c() const { return c_; }
 
-  void step(const float* x) {
+  void step(const double* x) {
     const std::vector<double> in(x, x + l_.in), before = h_;
     if (l_.op == "LSTM") return lstm(in, before);
     if (l_.op == "GRU") return gru(in, before);
@@ -157,15 +149,15 @@ class Cell {
   // Wg x + Wbg, Rg h + Rbg: row k of gate g.
   double input(std::int64_t g, std::int64_t k, const std::vector<double>& x) const {
     const std::int64_t row = g * l_.hidden + k;
-    return dot(w_ + row * l_.in, x.data(), l_.in) + (b_ == nullptr ? 0.0 : static_cast<double>(b_[row]));
+    return dot(w_ + row * l_.in, x.data(), l_.in) + (b_ == nullptr ? 0.0 : b_[row]);
   }
   double state(std::int64_t g, std::int64_t k, const std::vector<double>& h) const {
     const std::int64_t row = g * l_.hidden + k;
-    const double bias = b_ == nullptr ? 0.0 : static_cast<double>(b_[l_.gates * l_.hidden + row]);
+    const double bias = b_ == nullptr ? 0.0 : b_[l_.gates * l_.hidden + row];
     return dot(r_ + row * l_.hidden, h.data(), l_.hidden) + bias;
   }
   double peephole(std::int64_t g, std::int64_t k) const {
-    return p_ == nullptr ? 0.0 : static_cast<double>(p_[g * l_.hidden + k]);
+    return p_ == nullptr ? 0.0 : p_[g * l_.hidden + k];
   }
 
   void lstm(const std::vector<double>& x, const std::vector<double>& before) {
@@ -195,20 +187,22 @@ class Cell {
     }
   }
 
-  const Layer& l_;
-  const Function* f_;
-  const float *w_ = nullptr, *r_ = nullptr, *b_ = nullptr, *p_ = nullptr;
+  const RecurrentLayer& l_;
+  const RecurrentFunction* f_;
+  const double *w_ = nullptr, *r_ = nullptr, *b_ = nullptr, *p_ = nullptr;
   std::vector<double> h_, c_;
 };
 
 void run(const OpCall& call) {
-  Layer l;
-  const std::string wrong = resolve(call, l);
+  RecurrentLayer l;
+  const std::string wrong = resolve_recurrent(call, l);
   PARE_ASSERT(wrong.empty());
-  const auto output = [&](std::size_t i) {
-    return i < call.out.size() && call.out[i].present() ? call.out[i].mut<float>() : nullptr;
-  };
-  float *const y = output(0), *const last_h = output(1), *const last_c = output(2);
+  std::vector<Doubles> in(8);
+  for (std::size_t i = 0; i < in.size() && i < call.in.size(); ++i)
+    if (i != 4 && call.in[i].present()) in[i] = doubles_of(call.in[i]);
+  std::vector<Doubles> out(3);
+  for (std::size_t i = 0; i < out.size() && i < call.out.size(); ++i)
+    if (call.out[i].present()) out[i].assign(static_cast<std::size_t>(call.out[i].size()), 0);
   const bool reverse_only = call.node->attr("direction", "forward") == "reverse";
   for (std::int64_t k = 0; call.has(4) && k < l.batch; ++k)
     if (call.in[4].as<std::int32_t>()[k] < 0 || call.in[4].as<std::int32_t>()[k] > l.seq)
@@ -219,31 +213,24 @@ void run(const OpCall& call) {
       const std::int64_t d = k / l.batch, b = k % l.batch;
       const bool reverse = reverse_only || d == 1;
       const std::int64_t steps = call.has(4) ? call.in[4].as<std::int32_t>()[b] : l.seq;
-      Cell cell(call, l, d, b);
-      const auto place = [&](std::int64_t t) {  // of Y, for step t of the data
-        return (l.batch_first ? (b * l.seq + t) * l.directions + d : (t * l.directions + d) * l.batch + b) *
-               l.hidden;
+      Cell cell(in, l, d, b);
+      const auto store = [](const Doubles& from, Doubles& to, std::int64_t at) {
+        if (!to.empty()) std::copy(from.begin(), from.end(), to.begin() + at);
       };
-      for (std::int64_t s = 0; s < l.seq; ++s) {
-        if (s >= steps) {
-          if (y != nullptr) std::fill_n(y + place(s), l.hidden, 0.0F);
-          continue;
-        }
+      for (std::int64_t s = 0; s < steps; ++s) {
         const std::int64_t t = reverse ? steps - 1 - s : s;
-        cell.step(call.in[0].as<float>() + (l.batch_first ? b * l.seq + t : t * l.batch + b) * l.in);
-        if (y != nullptr)
-          std::transform(cell.h().begin(), cell.h().end(), y + place(t),
-                         [](double v) { return static_cast<float>(v); });
+        cell.step(in[0].data() + (l.batch_first ? b * l.seq + t : t * l.batch + b) * l.in);
+        store(cell.h(), out[0],
+              (l.batch_first ? (b * l.seq + t) * l.directions + d : (t * l.directions + d) * l.batch + b) *
+                  l.hidden);
       }
       const std::int64_t to = (l.batch_first ? b * l.directions + d : d * l.batch + b) * l.hidden;
-      const auto store = [&](const std::vector<double>& from, float* out) {
-        if (out != nullptr)
-          std::transform(from.begin(), from.end(), out + to, [](double v) { return static_cast<float>(v); });
-      };
-      store(cell.h(), last_h);
-      if (l.op == "LSTM") store(cell.c(), last_c);
+      store(cell.h(), out[1], to);
+      store(cell.c(), out[2], to);
     }
   });
+  for (std::size_t i = 0; i < out.size() && i < call.out.size(); ++i)
+    if (call.out[i].present()) write_doubles(call.out[i], out[i]);
 }
 
 }  // namespace

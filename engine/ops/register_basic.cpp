@@ -53,6 +53,7 @@ void register_basic(Registry& registry) {
   add_einsum_kernels(registry);
   add_attention_references(registry);
   add_linear_attention_references(registry);
+  add_recurrent_kernels(registry);
   add_recurrent_references(registry);
   add_integer_references(registry);
   add_random_references(registry);

@@ -65,8 +65,18 @@ const Words kElementwise = {"Abs",
                             "Where",
                             "FakeQuant"};
 const Words kPerSample = {  // the samples are the first axis, and stay it
-    "Conv",          "QConv",   "MaxPool",        "AveragePool",        "GlobalAveragePool",
-    "GlobalMaxPool", "ToPlain", "ToChannelsLast", "BatchNormalization", "InstanceNormalization"};
+    "Conv",
+    "ConvTranspose",
+    "QConv",
+    "MaxPool",
+    "AveragePool",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "ToPlain",
+    "ToChannelsLast",
+    "BatchNormalization",
+    "InstanceNormalization",
+    "GroupNormalization"};
 const Words kProducts = {"MatMul", "QMatMul"};
 const Words kAlongAxis = {"Softmax",          "LogSoftmax", "LayerNormalization",
                           "RMSNormalization", "Concat",     "Split"};

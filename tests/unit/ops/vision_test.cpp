@@ -18,13 +18,13 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 Attribute number(std::int64_t v) { return v; }
 Attribute word(const char* text) { return std::string(text); }
 
-// What the last kernel of the operator throws on the case.
+// What the last kernel that takes the case throws.
 void expect_bad_file(const OpCase& c) {
   const auto kernels = cpu_registry().candidates(c.domain, c.op, Backend::kCpu);
-  ASSERT_FALSE(kernels.empty());
   try {
-    run_case(*kernels.back(), c, 1);
-    FAIL() << text(c) << " was taken";
+    for (auto kernel = kernels.rbegin(); kernel != kernels.rend(); ++kernel)
+      if (run_case(**kernel, c, 1).declined.empty()) break;
+    FAIL() << text(c) << " was taken, or by no kernel";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kBadFile) << error.what();
   }
