@@ -201,7 +201,7 @@ class Assigner {
     transpose.op = "Transpose";
     transpose.attrs["perm"] = std::vector<std::int64_t>{0, 2, 3, 1};
     transpose.in = {id};
-    transpose.out = {ValueId::kNone};
+    transpose.out = {id};  // any value: an output that nobody wants is not computed
     Tensor moved = evaluate_node(graph_, transpose, {tensor.reshaped(four)})[0];
     return graph_.add_constant(graph_.value(id).name + "_nhwc", std::move(moved));
   }
