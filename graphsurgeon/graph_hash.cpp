@@ -61,6 +61,7 @@ void add_graph(Sha256& hash, const Graph& graph) {
     add_text(hash, graph.value(id).name);
     hash.update_number(static_cast<std::uint64_t>(graph.value(id).dtype));
     add_text(hash, to_string(graph.value(id).shape));
+    if (graph.value(id).kind != ValueKind::kTensor) add_text(hash, name(graph.value(id).kind));
   }
   hash.update_number(graph.captures.size());
   for (const Capture& capture : graph.captures) {

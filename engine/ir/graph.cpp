@@ -14,6 +14,20 @@ std::size_t index(NodeId id) { return static_cast<std::size_t>(id); }
 
 }  // namespace
 
+const char* name(ValueKind kind) {
+  switch (kind) {
+    case ValueKind::kTensor:
+      return "tensor";
+    case ValueKind::kSequence:
+      return "sequence";
+    case ValueKind::kOptional:
+      return "optional";
+    case ValueKind::kOptionalSequence:
+      return "optional sequence";
+  }
+  return "?";
+}
+
 // --- Node
 
 bool Node::has_attr(std::string_view key) const { return attrs.find(key) != attrs.end(); }

@@ -38,6 +38,11 @@ using Attributes = std::map<std::string, Attribute, std::less<>>;
 // [N,H,W,C]. Only lowered graphs (engine/build) hold such values.
 enum class Layout : std::uint8_t { kPlain, kChannelsLast };
 
+// What a value holds. dtype and shape of a sequence are those of its elements (the shape as far as they have
+// it in common), of an optional those of what it holds when it does.
+enum class ValueKind : std::uint8_t { kTensor, kSequence, kOptional, kOptionalSequence };
+const char* name(ValueKind kind);  // "tensor", "sequence", "optional", "optional sequence"
+
 struct Value {
   std::string name;    // unique in its graph
   std::string origin;  // the name in the source model, "" when it has no counterpart there
@@ -45,6 +50,7 @@ struct Value {
   Shape shape;
   Tensor constant;  // not empty: a constant
   Layout layout = Layout::kPlain;
+  ValueKind kind = ValueKind::kTensor;
   NodeId producer = NodeId::kNone;  // kept by Graph
   int producer_slot = 0;            // which output of it
 

@@ -67,6 +67,7 @@ class GraphInference final : public InferContext {
       if (schema == nullptr) continue;
       if (inputs() < schema->min_in)
         bad(fmt::format("has {} inputs, needs {} or more", inputs(), schema->min_in));
+      check_kinds(*schema);
       infer_control_flow(id);
       schema->infer(*this);
       follow();
@@ -81,6 +82,13 @@ class GraphInference final : public InferContext {
   }
   const Shape& in_shape(int i) const override {
     return has_input(i) ? graph_.value(input_id(i)).shape : kUnranked;
+  }
+
+  ValueKind in_kind(int i) const override {
+    return has_input(i) ? graph_.value(input_id(i)).kind : ValueKind::kTensor;
+  }
+  void set_kind(int i, ValueKind kind) override {
+    if (wants_output(i)) graph_.value(node_->out[static_cast<std::size_t>(i)]).kind = kind;
   }
 
   const Tensor* in_value(int i) override {
@@ -124,6 +132,16 @@ class GraphInference final : public InferContext {
   }
 
  private:
+  // Only operators that say so take anything but tensors; what a subgraph captures may be of any kind.
+  void check_kinds(const OpSchema& schema) const {
+    if (!schema.tensors) return;
+    const int declared = node_->declared_inputs < 0 ? inputs() : node_->declared_inputs;
+    for (int i = 0; i < declared; ++i)
+      if (in_kind(i) != ValueKind::kTensor)
+        bad(fmt::format("input {} is a{} {}, a tensor is needed", i,
+                        in_kind(i) == ValueKind::kSequence ? "" : "n", name(in_kind(i))));
+  }
+
   ValueId input_id(int i) const {
     if (i < 0 || i >= inputs()) return ValueId::kNone;
     return node_->in[static_cast<std::size_t>(i)];
@@ -166,12 +184,15 @@ class GraphInference final : public InferContext {
     Graph& body = **held;
     for (const Capture& capture : body.captures)
       if (has_input(capture.input))
-        give(body, capture.inner, in_dtype(capture.input), in_shape(capture.input));
+        give(body, capture.inner, in_dtype(capture.input), in_shape(capture.input), in_kind(capture.input));
     return &body;
   }
 
-  void give(Graph& body, ValueId inner, DType dtype, const Shape& shape) {
+  void give(Graph& body, ValueId inner, DType dtype, const Shape& shape,
+            ValueKind kind = ValueKind::kTensor) {
     Value& value = body.value(inner);
+    // A value may be declared optional inside and be given without it.
+    if (kind != ValueKind::kTensor && value.kind == ValueKind::kTensor) value.kind = kind;
     if (value.dtype == DType::kUndefined) value.dtype = dtype;
     Shape merged;
     if (!merge(value.shape, shape, merged) || (dtype != DType::kUndefined && value.dtype != dtype))
@@ -183,6 +204,10 @@ class GraphInference final : public InferContext {
   void infer_body(Graph& body) {
     with_context("inferring the subgraph of " + label(*node_), [&] {
       GraphInference inner(body);
+      for (const Capture& capture : body.captures)  // sizes computed outside and used inside
+        if (has_input(capture.input))
+          inner.ints_[static_cast<std::size_t>(capture.inner)] =
+              ints_[static_cast<std::size_t>(input_id(capture.input))];
       inner.run();
     });
   }
@@ -194,6 +219,7 @@ class GraphInference final : public InferContext {
     if (node_->op == "If") infer_if(id);
     if (node_->op == "Loop") infer_loop(id);
     if (node_->op == "Scan") infer_scan(id);
+    if (node_->op == "SequenceMap") infer_sequence_map(id);
   }
 
   void infer_if(NodeId id) {
@@ -211,6 +237,7 @@ class GraphInference final : public InferContext {
       const Value& b = output(*no, i);
       if (a.dtype != b.dtype) bad(fmt::format("branches give {} and {}", name(a.dtype), name(b.dtype)));
       set_out(static_cast<int>(i), a.dtype, join(a.shape, b.shape));
+      if (a.kind != ValueKind::kTensor) set_kind(static_cast<int>(i), a.kind);
     }
   }
 
@@ -226,12 +253,13 @@ class GraphInference final : public InferContext {
     give(*body, body->inputs[0], DType::kI64, kUnranked);
     give(*body, body->inputs[1], DType::kBool, kUnranked);
     for (int i = 0; i < carried; ++i)
-      give(*body, body->inputs[static_cast<std::size_t>(i) + 2], in_dtype(i + 2), kUnranked);
+      give(*body, body->inputs[static_cast<std::size_t>(i) + 2], in_dtype(i + 2), kUnranked, in_kind(i + 2));
     infer_body(*body);
     for (int i = 0; i < outputs(); ++i) {
       const Value& out = output(*body, static_cast<std::size_t>(i) + 1);
       if (i < carried) {
         set_out(i, out.dtype, join(in_shape(i + 2), out.shape));
+        if (out.kind != ValueKind::kTensor) set_kind(i, out.kind);
       } else {
         set_out(i, out.dtype, stacked(out.shape, 0, Dim{}));
       }
@@ -273,6 +301,24 @@ class GraphInference final : public InferContext {
       } else {
         set_out(i, out.dtype, stacked(out.shape, k < out_axes.size() ? out_axes[k] : 0, length));
       }
+    }
+  }
+
+  // One iteration an element of the first sequence; other sequences give their element, tensors themselves.
+  void infer_sequence_map(NodeId id) {
+    Graph* body = open_subgraph(id, "body");
+    if (body == nullptr) bad("the body is missing");
+    const int declared = node_->declared_inputs < 0 ? inputs() : node_->declared_inputs;
+    if (static_cast<int>(body->inputs.size()) != declared ||
+        static_cast<int>(body->outputs.size()) != outputs())
+      bad("inputs and outputs do not fit those of the body");
+    for (int i = 0; i < declared; ++i)
+      give(*body, body->inputs[static_cast<std::size_t>(i)], in_dtype(i), in_shape(i));
+    infer_body(*body);
+    for (int i = 0; i < outputs(); ++i) {
+      const Value& out = output(*body, static_cast<std::size_t>(i));
+      set_out(i, out.dtype, out.shape);
+      set_kind(i, ValueKind::kSequence);
     }
   }
 

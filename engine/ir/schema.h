@@ -37,6 +37,7 @@ class InferContext {
   }
   virtual DType in_dtype(int i) const = 0;
   virtual const Shape& in_shape(int i) const = 0;
+  virtual ValueKind in_kind(int) const { return ValueKind::kTensor; }
   // The input's value when it is known now: a constant; in a run, any input. nullptr otherwise.
   // Rules ask for it only where the output shape depends on it (Reshape's shape, Slice's starts).
   virtual const Tensor* in_value(int i) = 0;
@@ -45,7 +46,9 @@ class InferContext {
   virtual bool in_ints(int i, std::vector<SymInt>& out) = 0;
 
   virtual void set_out(int i, DType dtype, Shape shape) = 0;  // an output out of range or unwanted: ignored
-  [[noreturn]] void bad(const std::string& what) const;       // Error kBadFile naming node and op
+  // Behind set_out, where the output is no tensor: dtype and shape are those of its elements then.
+  virtual void set_kind(int, ValueKind) {}
+  [[noreturn]] void bad(const std::string& what) const;  // Error kBadFile naming node and op
 };
 
 struct OpSchema {
@@ -54,6 +57,7 @@ struct OpSchema {
   int min_out, max_out;
   void (*infer)(InferContext&);
   bool deterministic = true;  // false: random, never folded or merged
+  bool tensors = true;        // false: sequences and optionals too; engine/run does it without a kernel
 };
 
 // nullptr when the IR does not know the operator.

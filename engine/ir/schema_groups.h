@@ -17,6 +17,7 @@ std::span<const OpSchema> reduce_schemas();       // Reduce*, ArgMax, ArgMin, To
 std::span<const OpSchema> quant_schemas();        // QuantizeLinear, DequantizeLinear, integer arithmetic
 std::span<const OpSchema> string_schemas();       // text
 std::span<const OpSchema> pare_schemas();         // what lowering makes: fused, channels-last, integer
+std::span<const OpSchema> sequence_schemas();     // sequences and optionals
 std::span<const OpSchema> control_schemas();      // If, Loop, Scan: infer.cpp does their work
 
 }  // namespace pare

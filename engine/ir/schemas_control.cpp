@@ -1,5 +1,5 @@
-// If, Loop, Scan. Their outputs follow from their subgraphs, which infer.cpp walks; in a run they are known
-// only when the subgraph has run.
+// If, Loop, Scan, SequenceMap. Their outputs follow from their subgraphs, which infer.cpp walks; in a run
+// they are known only when the subgraph has run.
 #include "engine/ir/infer_rules.h"
 #include "engine/ir/schema_groups.h"
 
@@ -10,8 +10,9 @@ void nothing(InferContext&) {}
 
 constexpr OpSchema kSchemas[] = {
     {"", "If", 1, 1, 1, -1, nothing},
-    {"", "Loop", 2, -1, 1, -1, nothing},
+    {"", "Loop", 2, -1, 1, -1, nothing, true, false},
     {"", "Scan", 1, -1, 1, -1, nothing},
+    {"", "SequenceMap", 1, -1, 1, -1, nothing, true, false},
 };
 
 }  // namespace

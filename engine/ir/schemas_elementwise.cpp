@@ -132,7 +132,6 @@ constexpr OpSchema kSchemas[] = {
     {"", "HardSigmoid", 1, 1, 1, 1, same},
     {"", "HardSwish", 1, 1, 1, 1, same},
     {"", "Hardmax", 1, 1, 1, 1, along_axis},
-    {"", "Identity", 1, 1, 1, 1, same},
     {"", "IsInf", 1, 1, 1, 1, predicate},
     {"", "IsNaN", 1, 1, 1, 1, predicate},
     {"", "LeakyRelu", 1, 1, 1, 1, same},

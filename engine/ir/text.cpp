@@ -59,7 +59,8 @@ std::string value_name(const Graph& graph, ValueId id) {
 
 std::string typed(const Graph& graph, ValueId id) {
   const Value& value = graph.value(id);
-  return fmt::format("%{}: {}{}{}", value.name, name(value.dtype), to_string(value.shape),
+  const std::string kind = value.kind == ValueKind::kTensor ? "" : std::string(name(value.kind)) + " of ";
+  return fmt::format("%{}: {}{}{}{}", value.name, kind, name(value.dtype), to_string(value.shape),
                      value.layout == Layout::kChannelsLast ? " channels_last" : "");
 }
 

@@ -47,6 +47,7 @@ struct ControlCall {
   void set_output(std::size_t i, Slot slot) const;  // takes over the reference; unwanted: released
 };
 
+// What the engine runs itself, without a kernel: these three, and sequences and optionals (sequence_ops.h).
 bool is_control_flow(const Node& node);
 void run_control_flow(ControlCall& call);
 

@@ -57,7 +57,8 @@ std::vector<Tensor> evaluate_node(const Graph& graph, const Node& node, const st
 
 bool is_foldable(const Graph& graph, const Node& node) {
   const OpSchema* schema = find_schema(node.domain, node.op);
-  if (schema == nullptr || !schema->deterministic) return false;
+  if (schema == nullptr || !schema->deterministic || (!schema->tensors && node.op != "Identity"))
+    return false;
   for (const ValueId in : node.in)
     if (in != ValueId::kNone && !graph.is_constant(in)) return false;
   for (const auto& [key, attribute] : node.attrs)

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/run/control_flow.h"
+#include "engine/run/sequence_ops.h"
 
 namespace pare {
 namespace {
@@ -180,10 +181,11 @@ void GraphRun::run_kernel(Step& step) {
 
 void GraphRun::run_step(Step& step) {
   const Node& node = *step.node;
-  if (is_control_flow(node)) {
+  const bool control = is_control_flow(node), sequences = !control && is_sequence_op(node, slots_);
+  if (control || sequences) {
     ControlCall call{graph_, node, slots_, step.bodies, context_};
     const double start = context_.options.profile ? now() : 0, before = context_.counted_seconds;
-    run_control_flow(call);
+    control ? run_control_flow(call) : run_sequence_op(call);
     if (context_.options.profile) {  // without what the nodes inside have counted
       const double own = std::max(0.0, now() - start - (context_.counted_seconds - before));
       step.seconds += own;
@@ -214,7 +216,7 @@ GraphRun& GraphRun::inner(const SubgraphStep& wanted) {
 
 void GraphRun::profile(const SubgraphPath& path, std::vector<Session::Profile>& rows) const {
   for (const Step& step : steps_) {
-    const std::string kernel = is_control_flow(*step.node) ? step.node->op + "/engine" : step.plan.kernel();
+    const std::string used = step.plan.kernel(), kernel = used.empty() ? step.node->op + "/engine" : used;
     if (step.runs > 0) rows.push_back({step.id, kernel, step.seconds, step.runs, path});
     for (const Body& body : step.bodies) {
       SubgraphPath inner = path;

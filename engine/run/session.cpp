@@ -32,7 +32,9 @@ struct Session::Impl {
   }
   std::vector<Tensor> run_parts(const std::vector<Tensor>& inputs, std::int64_t part);
   std::vector<Tensor> run_whole(const std::vector<Tensor>& inputs);
+  void run_main(std::vector<Slot> inputs);
   void check_inputs(const std::vector<Tensor>& inputs) const;
+  void refuse_other_kinds() const;
 };
 
 Session::Session(std::shared_ptr<const Graph> graph, SessionOptions options)
@@ -53,6 +55,15 @@ void Session::watch(const SubgraphPath& path, ValueId id, Watcher watcher) {
 void Session::clear_watchers() {
   impl_->main.clear_watchers();
   impl_->watched = false;
+}
+
+void Session::Impl::refuse_other_kinds() const {
+  for (const auto* list : {&graph->inputs, &graph->outputs})
+    for (const ValueId id : *list)
+      if (graph->value(id).kind != ValueKind::kTensor)
+        fail(ErrorCode::kUnsupported,
+             "'{}' of the model is of the kind '{}'; only tensors go in and out here", graph->value(id).name,
+             name(graph->value(id).kind));
 }
 
 void Session::Impl::check_inputs(const std::vector<Tensor>& inputs) const {
@@ -86,6 +97,7 @@ void Session::Impl::check_inputs(const std::vector<Tensor>& inputs) const {
 
 std::vector<Tensor> Session::run(const std::vector<Tensor>& inputs) {
   Impl& s = *impl_;
+  s.refuse_other_kinds();
   s.check_inputs(inputs);
   // Watchers and profiles see whole batches.
   if (s.most_at_a_time == 0 || s.watched || s.context.options.profile) return s.run_whole(inputs);
@@ -125,27 +137,73 @@ std::vector<Tensor> Session::Impl::run_parts(const std::vector<Tensor>& inputs, 
   return outputs;
 }
 
-std::vector<Tensor> Session::Impl::run_whole(const std::vector<Tensor>& inputs) {
+void Session::Impl::run_main(std::vector<Slot> inputs) {
   check_cancelled();
   try {
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      Slot slot;
-      slot.view = inputs[i].view();
-      main.set(graph->inputs[i], std::move(slot));
-    }
+    for (std::size_t i = 0; i < inputs.size(); ++i) main.set(graph->inputs[i], std::move(inputs[i]));
     main.run();
   } catch (...) {
     main.forget();
     context.pool.release_all();
     throw;
   }
+}
+
+static Tensor copy_of(const TensorView& view) {
+  return Tensor::share(view.dtype, view.dims, view.data, nullptr).clone();
+}
+
+std::vector<Tensor> Session::Impl::run_whole(const std::vector<Tensor>& inputs) {
+  std::vector<Slot> slots(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) slots[i].view = inputs[i].view();
+  run_main(std::move(slots));
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < graph->outputs.size(); ++i) {
     Slot slot = main.output(i);
-    outputs.push_back(Tensor::share(slot.view.dtype, slot.view.dims, slot.view.data, nullptr).clone());
+    outputs.push_back(copy_of(slot.view));
     release(slot, context.pool);
   }
   main.clear();
+  return outputs;
+}
+
+std::vector<RunValue> Session::run_values(const std::vector<RunValue>& inputs) {
+  Impl& s = *impl_;
+  if (inputs.size() != s.graph->inputs.size())
+    fail(ErrorCode::kUsage, "the model takes {} inputs, {} were given", s.graph->inputs.size(),
+         inputs.size());
+  std::vector<Slot> slots(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Value& want = s.graph->value(s.graph->inputs[i]);
+    const bool many = want.kind == ValueKind::kSequence || want.kind == ValueKind::kOptionalSequence;
+    const bool optional = want.kind == ValueKind::kOptional || want.kind == ValueKind::kOptionalSequence;
+    if (!inputs[i].present || (!many && inputs[i].tensor.empty())) {
+      if (!optional) fail(ErrorCode::kUsage, "input '{}' was not given", want.name);
+      continue;
+    }
+    if (many)
+      slots[i].sequence =
+          std::make_shared<const TensorSequence>(TensorSequence{want.dtype, inputs[i].sequence});
+    else
+      slots[i].view = inputs[i].tensor.view();
+    for (const Tensor& tensor : many ? inputs[i].sequence : std::vector<Tensor>{inputs[i].tensor})
+      if (tensor.dtype() != want.dtype || !want.shape.fits(tensor.dims()))
+        fail(ErrorCode::kUsage, "input '{}' holds {} {}, the model wants {} {}", want.name,
+             name(tensor.dtype()), to_string(tensor.dims()), name(want.dtype), to_string(want.shape));
+  }
+  s.run_main(std::move(slots));
+  std::vector<RunValue> outputs;
+  for (std::size_t i = 0; i < s.graph->outputs.size(); ++i) {
+    Slot slot = s.main.output(i);
+    RunValue value;
+    value.present = slot.has_value();
+    if (slot.view.present()) value.tensor = copy_of(slot.view);
+    if (slot.sequence != nullptr)
+      for (const Tensor& tensor : slot.sequence->tensors) value.sequence.push_back(tensor.clone());
+    outputs.push_back(std::move(value));
+    release(slot, s.context.pool);
+  }
+  s.main.clear();
   return outputs;
 }
 

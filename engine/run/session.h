@@ -29,6 +29,13 @@ struct SessionOptions {
   std::uint64_t seed = 0;  // of random operators without a seed of their own (engine/ops/random.h)
 };
 
+// What goes into a session, and comes out, where a model has sequences or optionals.
+struct RunValue {
+  Tensor tensor;                 // a tensor, or an optional that holds one
+  std::vector<Tensor> sequence;  // a sequence, or an optional that holds one
+  bool present = true;           // false: an optional without a value
+};
+
 class Session {
  public:
   // Sees the value right after it was computed, on the thread that called run(). The view is valid
@@ -53,6 +60,8 @@ class Session {
   // Inputs in the order of graph().inputs; dtype and shape are checked against it (Error kUsage in
   // words, with both shapes). Outputs in the order of graph().outputs, owned by the caller.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs);
+  // The same for models with sequences or optionals, which run() refuses (Error kUnsupported).
+  std::vector<RunValue> run_values(const std::vector<RunValue>& inputs);
 
   struct Profile {
     NodeId node;

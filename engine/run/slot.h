@@ -9,12 +9,23 @@
 
 namespace pare {
 
+// Its tensors own their memory and are never written to.
+struct TensorSequence {
+  DType dtype = DType::kUndefined;
+  std::vector<Tensor> tensors;
+};
+
+// A tensor in `view`, a sequence in `sequence`, or neither: an optional without a value.
+//
 // The memory of `view` is a block of the pool (one reference held by each slot that names it), or belongs to
 // a graph input, a constant or `owner`; then buffer is -1 and it is never written to.
 struct Slot {
   TensorView view;
   int buffer = -1;
   std::shared_ptr<const void> owner;
+  std::shared_ptr<const TensorSequence> sequence;
+
+  bool has_value() const { return view.present() || sequence != nullptr; }
 };
 
 // The same value in a second slot.

@@ -13,6 +13,7 @@ constexpr std::int64_t kReservedBytes = 1 << 20;  // of an announced count, whic
 }  // namespace
 
 void Stack::push(const TensorView& view) {
+  if (!view.present()) fail(ErrorCode::kBadFile, "'{}' is no tensor: it cannot be stacked", each_.name);
   if (count_ == 0) {
     dtype_ = view.dtype;
     dims_ = view.dims;

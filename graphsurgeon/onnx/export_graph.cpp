@@ -45,6 +45,17 @@ struct AttributeWriter {
   void operator()(const std::shared_ptr<Graph>&) const {}  // written with its scope
 };
 
+// The type attribute of an Optional, which the IR keeps as two numbers.
+void write_optional_type(const Node& node, onnx::NodeProto& proto) {
+  if (!node.has_attr("type")) return;
+  auto* a = proto.add_attribute();
+  a->set_name("type");
+  a->set_type(onnx::AttributeProto::TYPE_PROTO);
+  onnx::TypeProto* type = a->mutable_tp();
+  if (node.attr("sequence", std::int64_t{0}) != 0) type = type->mutable_sequence_type()->mutable_elem_type();
+  type->mutable_tensor_type()->set_elem_type(static_cast<std::int32_t>(node.attr("type", std::int64_t{0})));
+}
+
 bool is_subgraph(const Attribute& attribute) {
   return std::holds_alternative<std::shared_ptr<Graph>>(attribute);
 }
@@ -54,18 +65,27 @@ void write_head(const Node& node, onnx::NodeProto& proto) {
   if (!node.domain.empty()) proto.set_domain(node.domain);
   for (const auto& [key, attribute] : node.attrs) {
     if (is_subgraph(attribute)) continue;
+    if (node.is("Optional")) continue;  // write_optional_type
     auto* a = proto.add_attribute();
     a->set_name(key);
     std::visit(AttributeWriter{*a}, attribute);
   }
+  if (node.is("Optional")) write_optional_type(node, proto);
 }
 
 std::size_t declared_inputs(const Node& node) {
   return node.declared_inputs < 0 ? node.in.size() : static_cast<std::size_t>(node.declared_inputs);
 }
 
-void write_type(const Value& value, onnx::TypeProto& type) {
-  auto* tensor = type.mutable_tensor_type();
+}  // namespace
+
+void write_type(const Value& value, onnx::TypeProto& outer) {
+  onnx::TypeProto* type = &outer;
+  if (value.kind == ValueKind::kOptional || value.kind == ValueKind::kOptionalSequence)
+    type = type->mutable_optional_type()->mutable_elem_type();
+  if (value.kind == ValueKind::kSequence || value.kind == ValueKind::kOptionalSequence)
+    type = type->mutable_sequence_type()->mutable_elem_type();
+  auto* tensor = type->mutable_tensor_type();
   tensor->set_elem_type(static_cast<std::int32_t>(value.dtype));
   if (!value.shape.ranked) return;
   auto* shape = tensor->mutable_shape();
@@ -77,8 +97,6 @@ void write_type(const Value& value, onnx::TypeProto& type) {
       d->set_dim_param(dim.symbol);
   }
 }
-
-}  // namespace
 
 onnx::NodeProto plain_node_proto(const Graph& graph, const Node& node) {
   onnx::NodeProto proto;

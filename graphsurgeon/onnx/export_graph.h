@@ -13,6 +13,9 @@
 
 namespace pare {
 
+// Element type, shape and kind.
+void write_type(const Value& value, onnx::TypeProto& type);
+
 // The node in its newest form with the values' own names; subgraph attributes are left out.
 onnx::NodeProto plain_node_proto(const Graph& graph, const Node& node);
 

@@ -27,17 +27,31 @@ Shape read_shape(const onnx::TensorShapeProto& proto) {
   return Shape(std::move(dims));
 }
 
+void read_tensor_type(const onnx::TypeProto::Tensor& type, Value& value) {
+  if (type.elem_type() != 0) value.dtype = dtype_of(type.elem_type());
+  if (type.has_shape()) value.shape = read_shape(type.shape());
+}
+
+void read_type(const onnx::TypeProto& type, const std::string& what, Value& value) {
+  const bool optional = type.has_optional_type();
+  const onnx::TypeProto& inner = optional ? type.optional_type().elem_type() : type;
+  if (inner.has_tensor_type()) {
+    if (optional) value.kind = ValueKind::kOptional;
+    return read_tensor_type(inner.tensor_type(), value);
+  }
+  if (inner.has_sequence_type() && inner.sequence_type().elem_type().has_tensor_type()) {
+    value.kind = optional ? ValueKind::kOptionalSequence : ValueKind::kSequence;
+    return read_tensor_type(inner.sequence_type().elem_type().tensor_type(), value);
+  }
+  throw make_error(ErrorCode::kUnsupported, "value '{}' is a map, sparse, or a sequence of such", what)
+      .hint("pare runs tensors, sequences of tensors, and optional ones.");
+}
+
 Value read_value(const onnx::ValueInfoProto& info) {
   Value value;
   value.name = value.origin = info.name();
   if (!info.has_type() || info.type().value_case() == onnx::TypeProto::VALUE_NOT_SET) return value;
-  if (!info.type().has_tensor_type())
-    throw make_error(ErrorCode::kUnsupported, "value '{}' is no tensor (sequence, map, optional or sparse)",
-                     info.name())
-        .hint("pare runs tensors only.");
-  const auto& type = info.type().tensor_type();
-  if (type.elem_type() != 0) value.dtype = dtype_of(type.elem_type());
-  if (type.has_shape()) value.shape = read_shape(type.shape());
+  read_type(info.type(), info.name(), value);
   return value;
 }
 
@@ -92,6 +106,7 @@ ValueId GraphImporter::find(const std::string& name) {
   Value inner;
   inner.dtype = source.dtype;
   inner.shape = source.shape;
+  inner.kind = source.kind;
   inner.constant = source.constant;  // a constant needs no capture: its memory is shared
   const bool captured = !source.is_constant();
   const ValueId id = define(name, std::move(inner));
@@ -148,6 +163,13 @@ void GraphImporter::import_attribute(const onnx::AttributeProto& proto, Node& no
     case Type::TENSOR:
       value = read_tensor(proto.t(), model_.tensors);
       break;
+    case Type::TYPE_PROTO: {  // of Optional: what an empty one would hold
+      Value of;
+      read_type(proto.tp(), proto.name(), of);
+      node.attrs["sequence"] = std::int64_t{of.kind == ValueKind::kSequence};
+      value = static_cast<std::int64_t>(of.dtype);
+      break;
+    }
     case Type::GRAPH: {
       auto body = std::make_shared<Graph>();
       GraphImporter inner(model_, this, depth_ + 1);

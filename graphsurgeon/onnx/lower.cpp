@@ -284,10 +284,13 @@ std::string check_attributes(LowerCall& c, const onnx::OpSchema& schema) {
   return {};
 }
 
-bool takes(const onnx::OpSchema::FormalParameter& formal, DType type) {
-  if (type == DType::kUndefined) return true;
+bool takes(const onnx::OpSchema::FormalParameter& formal, const Value& value) {
+  if (value.dtype == DType::kUndefined) return true;
   onnx::TypeProto proto;
-  proto.mutable_tensor_type()->set_elem_type(static_cast<int>(type));
+  Value bare;
+  bare.dtype = value.dtype;
+  bare.kind = value.kind;
+  write_type(bare, proto);
   const auto& types = formal.GetTypes();
   return types.empty() || types.count(onnx::Utils::DataTypeUtils::ToType(proto)) != 0;
 }
@@ -297,9 +300,11 @@ std::string check_types(const LowerCall& c, const std::vector<ValueId>& ids,
                         const char* side) {
   for (std::size_t i = 0; i < count && i < ids.size(); ++i) {
     if (ids[i] == ValueId::kNone || formals.empty()) continue;
-    const DType type = c.graph.value(ids[i]).dtype;
-    if (!takes(formals[std::min(i, formals.size() - 1)], type))
-      return fmt::format("{} {} is {}", side, i, name(type));
+    const Value& value = c.graph.value(ids[i]);
+    if (!takes(formals[std::min(i, formals.size() - 1)], value))
+      return fmt::format("{} {} is {}{}", side, i,
+                         value.kind == ValueKind::kTensor ? "" : std::string(name(value.kind)) + " of ",
+                         name(value.dtype));
   }
   return {};
 }

@@ -11,6 +11,7 @@
 #include "engine/run/session.h"
 #include "graphsurgeon/onnx/proto.h"
 #include "graphsurgeon/onnx/read.h"
+#include "graphsurgeon/onnx/sequence_proto.h"
 #include "graphsurgeon/onnx/tensor_proto.h"
 #include "tests/conformance/compare.h"
 
@@ -31,17 +32,73 @@ void parse(const std::string& path, Proto& proto) {
     fail(ErrorCode::kUnsupported, "a file of the test that does not parse");
 }
 
-// input_0.pb, input_1.pb, ...; kUnsupported for sequences and optionals, which do not parse as tensors.
-std::vector<Tensor> tensors(const std::string& folder, const std::string& kind) {
+Tensor tensor_of(const onnx::TensorProto& proto) {
+  if (proto.data_type() == onnx::TensorProto::UNDEFINED)
+    fail(ErrorCode::kUnsupported, "a file that holds no tensor");
+  TensorSource source;
+  return read_tensor(proto, source).clone();
+}
+
+std::vector<Tensor> tensors_of(const onnx::SequenceProto& proto) {
+  if (proto.elem_type() != onnx::SequenceProto::TENSOR && proto.elem_type() != 0)
+    fail(ErrorCode::kUnsupported, "a sequence that does not hold tensors");
   std::vector<Tensor> all;
-  for (int i = 0; exists(folder + "/" + kind + "_" + std::to_string(i) + ".pb"); ++i) {
-    onnx::TensorProto proto;
-    parse(folder + "/" + kind + "_" + std::to_string(i) + ".pb", proto);
-    if (proto.data_type() == onnx::TensorProto::UNDEFINED)
-      fail(ErrorCode::kUnsupported, "an {} that is no tensor", kind);
-    TensorSource source;
-    all.push_back(read_tensor(proto, source).clone());
+  for (const onnx::TensorProto& tensor : proto.tensor_values()) all.push_back(tensor_of(tensor));
+  return all;
+}
+
+// input_0.pb, input_1.pb, ...: what each holds is what the model says of the value.
+std::vector<RunValue> values(const Graph& graph, const std::vector<ValueId>& ids, const std::string& folder,
+                             const std::string& kind) {
+  std::vector<RunValue> all;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::string path = folder + "/" + kind + "_" + std::to_string(i) + ".pb";
+    RunValue value;
+    switch (graph.value(ids[i]).kind) {
+      case ValueKind::kTensor: {
+        onnx::TensorProto proto;
+        parse(path, proto);
+        value.tensor = tensor_of(proto);
+        break;
+      }
+      case ValueKind::kSequence: {
+        onnx::SequenceProto proto;
+        parse(path, proto);
+        value.sequence = tensors_of(proto);
+        break;
+      }
+      default: {
+        onnx::OptionalProto proto;
+        parse(path, proto);
+        value.present = proto.has_tensor_value() || proto.has_sequence_value();
+        if (proto.has_tensor_value()) value.tensor = tensor_of(proto.tensor_value());
+        if (proto.has_sequence_value()) value.sequence = tensors_of(proto.sequence_value());
+      }
+    }
+    all.push_back(std::move(value));
   }
+  return all;
+}
+
+std::string value_difference(const std::string& test, const RunValue& got, const RunValue& want,
+                             const Tolerance& tolerance) {
+  if (got.present != want.present) return want.present ? "holds nothing" : "holds something";
+  if (got.tensor.empty() != want.tensor.empty()) return "is no tensor, or should be none";
+  if (got.sequence.size() != want.sequence.size())
+    return fmt::format("has {} elements, should have {}", got.sequence.size(), want.sequence.size());
+  const auto compare = [&](const Tensor& a, const Tensor& b) {
+    return is_random(test) ? shape_difference(a, b) : difference(a, b, tolerance);
+  };
+  if (!got.tensor.empty()) return compare(got.tensor, want.tensor);
+  for (std::size_t i = 0; i < got.sequence.size(); ++i)
+    if (std::string why = compare(got.sequence[i], want.sequence[i]); !why.empty())
+      return fmt::format("element {} {}", i, why);
+  return "";
+}
+
+std::vector<Tensor> tensors_among(const std::vector<RunValue>& values) {
+  std::vector<Tensor> all;
+  for (const RunValue& value : values) all.push_back(value.tensor);
   return all;
 }
 
@@ -65,16 +122,15 @@ std::string run_sets(const SuiteTest& test, ThreadPool& pool) {
     SessionOptions options;
     options.pool = &pool;
     Session session(graph, options);
-    const std::vector<Tensor> in = tensors(folder, "input"), want = tensors(folder, "output");
-    const std::vector<Tensor> got = session.run(in);
-    if (got.size() != want.size()) return fmt::format("{} outputs, should be {}", got.size(), want.size());
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      const std::string why =
-          is_random(test.name) ? shape_difference(got[i], want[i]) : difference(got[i], want[i], tolerance);
-      if (!why.empty()) return fmt::format("output {} {}", i, why);
-    }
+    const std::vector<RunValue> in = values(*graph, graph->inputs, folder, "input"),
+                                want = values(*graph, graph->outputs, folder, "output");
+    const std::vector<RunValue> got = session.run_values(in);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      if (std::string why = value_difference(test.name, got[i], want[i], tolerance); !why.empty())
+        return fmt::format("output {} {}", i, why);
     if (is_random(test.name))
-      if (std::string why = random_difference(test.name, in, got); !why.empty()) return why;
+      if (std::string why = random_difference(test.name, tensors_among(in), tensors_among(got)); !why.empty())
+        return why;
   }
   return sets == 0 ? "the test has no data" : "";
 }
