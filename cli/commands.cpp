@@ -9,6 +9,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   list.push_back(make_infer());
   list.push_back(make_surgeon_simplify());
   list.push_back(make_surgeon_externalize());
+  list.push_back(make_surgeon_convert_opset());
   list.push_back(make_calibrate());
   list.push_back(make_stats_show());
   list.push_back(make_stats_merge());

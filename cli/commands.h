@@ -12,6 +12,7 @@ std::unique_ptr<Command> make_inspect();
 std::unique_ptr<Command> make_infer();
 std::unique_ptr<Command> make_surgeon_simplify();
 std::unique_ptr<Command> make_surgeon_externalize();
+std::unique_ptr<Command> make_surgeon_convert_opset();
 std::unique_ptr<Command> make_calibrate();
 std::unique_ptr<Command> make_stats_show();
 std::unique_ptr<Command> make_stats_merge();

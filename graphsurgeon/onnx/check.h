@@ -15,7 +15,8 @@ namespace pare {
 void check_nodes(onnx::ModelProto& model, const std::map<std::string, int>& opsets, const std::string& file);
 
 // full_check and strict shape inference of a whole model, for what is written. Error kInternal: what pare
-// writes must pass. What lies in external data is looked at by type and shape only.
+// writes must pass. Inference is not strict where there is an If: a branch that is never taken may contradict
+// the shapes outside. What lies in external data is looked at by type and shape only.
 void check_written(const onnx::ModelProto& model, const std::string& file);
 
 }  // namespace pare

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "engine/base/error.h"
+#include "engine/ir/window.h"
 #include "graphsurgeon/onnx/export_graph.h"
 #include "graphsurgeon/onnx/raise.h"
 
@@ -118,8 +120,40 @@ std::string lower_clip(LowerCall& c) {
   return why;
 }
 
+// axes (18) as the pads of every axis, 0 for the others.
+std::string lower_pad_axes(LowerCall& c) {
+  const Tensor* axes = constant_input(c, 3);
+  const Tensor* pads = constant_input(c, 1);
+  const int rank = rank_of_input(c);
+  if (axes == nullptr || pads == nullptr || rank < 0) return "it has axes, and they or its pads are computed";
+  const std::vector<std::int64_t> which = axes->to_ints(), given_pads = pads->to_ints();
+  if (given_pads.size() != 2 * which.size()) return "its pads do not fit its axes";
+  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(rank), 0);
+  for (std::size_t i = 0; i < which.size(); ++i) {
+    const std::int64_t axis = which[i] < 0 ? which[i] + rank : which[i];
+    if (axis < 0 || axis >= rank) return "its axes are out of range";
+    all[static_cast<std::size_t>(axis)] = given_pads[i];
+    all[static_cast<std::size_t>(axis + rank)] = given_pads[i + which.size()];
+  }
+  cut_inputs(c, 3);
+  if (c.opset < 11) {
+    set_ints(c, "pads", all);
+    return {};
+  }
+  c.proto.set_input(1, c.constant("pads", Tensor::ints(all)));
+  return {};
+}
+
 std::string lower_pad(LowerCall& c) {
-  if (given(c, 3)) return "it has axes";
+  if (c.opset < 19 && c.node.attr("mode", "constant") == "wrap") return "its mode wrap is newer";
+  if (c.opset >= 18) return {};
+  if (given(c, 3)) {
+    std::string why = lower_pad_axes(c);
+    if (!why.empty() || c.opset >= 11) return why;
+    why = scalar_to_attribute(c, 2, "value");
+    cut_inputs(c, 1);
+    return why;
+  }
   if (c.opset >= 11) return {};
   std::string why = scalar_to_attribute(c, 2, "value");
   return why.empty() ? input_to_attribute(c, 1, "pads") : why;
@@ -130,6 +164,14 @@ std::string lower_topk(LowerCall& c) {
   if (k == nullptr || k->size() != 1) return "its k is computed";
   attribute(c, "k", onnx::AttributeProto::INT).set_i(k->to_ints()[0]);
   cut_inputs(c, 1);
+  return {};
+}
+
+// Any order of the k is allowed where none is asked for.
+std::string lower_topk_order(LowerCall& c) {
+  if (c.node.attr("largest", std::int64_t{1}) == 0) return "it takes the smallest";
+  drop_attribute(c, "sorted");
+  drop_attribute(c, "largest");
   return {};
 }
 
@@ -152,7 +194,8 @@ std::string lower_softmax(LowerCall& c) {
 }
 
 std::string lower_resize(LowerCall& c) {
-  if (c.opset < 11) {  // opset 10 knows one way to place coordinates
+  if (c.opset < 11) {  // one way to place coordinates
+    if (c.node.attr("mode", "nearest") == "cubic") return "its mode cubic is newer";
     if (c.node.attr("coordinate_transformation_mode", "half_pixel") != "asymmetric" || !given(c, 2))
       return "its coordinates are not asymmetric, or it has sizes";
     if (c.node.attr("mode", "nearest") == "nearest" &&
@@ -162,7 +205,15 @@ std::string lower_resize(LowerCall& c) {
     drop_attribute(c, "nearest_mode");
     const std::string scales = c.proto.input(2);
     cut_inputs(c, 1);
-    c.proto.add_input(scales);
+    if (c.opset < 10) c.proto.set_op_type("Upsample");
+    if (c.opset >= 9) {
+      c.proto.add_input(scales);
+      return {};
+    }
+    const Tensor* values = constant_input(c, 2);
+    if (values == nullptr || values->dtype() != DType::kF32) return "its scales are computed";
+    auto& list = attribute(c, "scales", onnx::AttributeProto::FLOATS);
+    for (std::int64_t i = 0; i < values->size(); ++i) list.add_floats(values->as<float>()[i]);
     return {};
   }
   while (c.proto.input_size() < 3) c.proto.add_input();
@@ -190,9 +241,112 @@ std::string lower_roi_align(LowerCall& c) {
 }
 
 std::string lower_quantize(LowerCall& c) {
-  const Shape& scale = c.graph.value(c.node.in.at(1)).shape;
-  if (scale.rank() != 0) return "its scale is not one number";
+  const Tensor* scale = constant_input(c, 1);
+  const bool one = scale != nullptr && scale->size() == 1;
+  if (!one && c.graph.value(c.node.in.at(1)).shape.rank() != 0) return "its scale is not one number";
   drop_attribute(c, "axis");
+  for (int slot = 1; slot < c.proto.input_size() && slot <= 2; ++slot) {  // [1] becomes a scalar
+    const Tensor* value = constant_input(c, static_cast<std::size_t>(slot));
+    if (value == nullptr || value->dims().empty()) continue;
+    if (value->size() != 1) return "its zero point is not one number";
+    c.proto.set_input(slot, c.constant(slot == 1 ? "scale" : "zero_point", value->reshaped({})));
+  }
+  return {};
+}
+
+std::string lower_scatter(LowerCall& c) {
+  c.proto.set_op_type("Scatter");
+  return {};
+}
+
+// The axis is an attribute, and inverse with onesided has no meaning yet.
+std::string lower_dft(LowerCall& c) {
+  if (c.node.attr("inverse", std::int64_t{0}) != 0 && c.node.attr("onesided", std::int64_t{0}) != 0)
+    return "it is inverse and onesided";
+  const int rank = rank_of_input(c);
+  std::int64_t axis = -2;
+  if (given(c, 2)) {
+    const Tensor* value = constant_input(c, 2);
+    if (value == nullptr || value->size() != 1) return "its axis is computed";
+    axis = value->to_ints()[0];
+  }
+  if (axis < 0 && rank < 0) return "the rank of its input is not known";
+  attribute(c, "axis", onnx::AttributeProto::INT).set_i(axis < 0 ? axis + rank : axis);
+  cut_inputs(c, 2);
+  return {};
+}
+
+// allowzero matters only where a size is 0.
+std::string lower_reshape(LowerCall& c) {
+  if (c.node.attr("allowzero", std::int64_t{0}) == 0) return {};
+  const Tensor* shape = constant_input(c, 1);
+  if (shape == nullptr) return "its shape is computed, and 0 is a size there (allowzero)";
+  for (const std::int64_t size : shape->to_ints())
+    if (size == 0) return "0 is a size of its shape (allowzero)";
+  drop_attribute(c, "allowzero");
+  return {};
+}
+
+std::string lower_gemm(LowerCall& c) {
+  if (given(c, 2)) return {};
+  const DType type = c.graph.value(c.node.in.at(0)).dtype;
+  if (type == DType::kUndefined || type == DType::kString) return "the type of its inputs is not known";
+  Tensor zero = Tensor::allocate(type, {1});
+  std::memset(zero.mut<void>(), 0, static_cast<std::size_t>(zero.bytes()));
+  cut_inputs(c, 2);
+  c.proto.add_input(c.constant("C", std::move(zero)));
+  return {};
+}
+
+// Below 22 a window that starts in the padding behind counts (ceil_mode).
+std::string lower_ceil(LowerCall& c) {
+  if (c.node.attr("ceil_mode", std::int64_t{0}) == 0) return {};
+  const Shape& shape = c.graph.value(c.node.in.at(0)).shape;
+  const Window window = read_window(c.node, {});
+  if (window.auto_pad != AutoPad::kNotSet) return {};
+  for (int axis = 0; axis < window.axes(); ++axis) {
+    const std::size_t d = static_cast<std::size_t>(axis) + 2, i = static_cast<std::size_t>(axis);
+    if (d >= shape.dims.size() || !shape.dims[d].known()) continue;
+    const std::int64_t padded = shape.dims[d].value + window.pads_begin[i] + window.pads_end[i];
+    const std::int64_t room = padded - window.extent(axis);
+    if (room >= 0 && (room + window.strides[i] - 1) / window.strides[i] + 1 !=
+                         window_output(window, axis, shape.dims[d].value))
+      return "its last window starts in the padding (ceil_mode), which has another meaning";
+  }
+  return {};
+}
+
+// What the default is said to be: inference of onnx 1.22 fails without.
+std::string lower_mean_variance(LowerCall& c) {
+  if (!c.node.has_attr("axes")) set_ints(c, "axes", {0, 2, 3});
+  return {};
+}
+
+std::string lower_pool(LowerCall& c) {
+  const std::vector<std::int64_t> dilations = c.node.attr_ints("dilations");
+  if (std::any_of(dilations.begin(), dilations.end(), [](auto d) { return d != 1; })) return "it is dilated";
+  drop_attribute(c, "dilations");
+  return {};
+}
+
+std::string lower_gather(LowerCall& c) {
+  const Tensor* indices = constant_input(c, 1);
+  if (indices == nullptr) return {};
+  for (const std::int64_t i : indices->to_ints())
+    if (i < 0) return "its indices are negative";
+  return {};
+}
+
+std::string lower_slice_axes(LowerCall& c) {
+  const Tensor* axes = constant_input(c, 3);
+  if (axes == nullptr || c.opset < 10) return {};
+  std::vector<std::int64_t> values = axes->to_ints();
+  if (std::none_of(values.begin(), values.end(), [](auto a) { return a < 0; })) return {};
+  const int rank = rank_of_input(c);
+  if (rank < 0) return "the rank that its negative axis counts from is not known";
+  for (std::int64_t& axis : values)
+    if (axis < 0) axis += rank;
+  c.proto.set_input(3, c.constant("axes", Tensor::ints(values)));
   return {};
 }
 
@@ -240,7 +394,8 @@ const Entry kRules[] = {
     {"Split", 13, lower_split_13},
     {"Slice", 10, lower_slice},
     {"Clip", 11, lower_clip},
-    {"Pad", 18, lower_pad},
+    {"Pad", 19, lower_pad},
+    {"TopK", 11, lower_topk_order},
     {"TopK", 10, lower_topk},
     {"Dropout", 12, lower_dropout},
     {"Softmax", 13, lower_softmax},
@@ -252,7 +407,19 @@ const Entry kRules[] = {
     {"QuantizeLinear", 13, lower_quantize},
     {"DequantizeLinear", 13, lower_quantize},
     {"GroupNormalization", 21, refuse},
-    {"DFT", 20, refuse},
+    {"DFT", 20, lower_dft},
+    {"ScatterElements", 11, lower_scatter},
+    {"Reshape", 14, lower_reshape},
+    {"Gemm", 11, lower_gemm},
+    {"AveragePool", 22, lower_ceil},
+    {"MaxPool", 22, lower_ceil},
+    {"LpPool", 22, lower_ceil},
+    {"MeanVarianceNormalization", kNewestOpset + 1, lower_mean_variance},
+    {"AveragePool", 19, lower_pool},
+    {"LpPool", 18, lower_pool},
+    {"MaxPool", 10, lower_pool},
+    {"Gather", 11, lower_gather},
+    {"Slice", 11, lower_slice_axes},
 };
 
 bool equal_to_default(const onnx::AttributeProto& a, const onnx::OpSchema::Attribute& known) {
@@ -310,7 +477,7 @@ std::string check_types(const LowerCall& c, const std::vector<ValueId>& ids,
 }
 
 std::string check_schema(LowerCall& c) {
-  const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(c.node.op, c.opset, "");
+  const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(c.proto.op_type(), c.opset, "");
   if (schema == nullptr || schema->Deprecated()) return "the operator is newer";
   std::string why = check_attributes(c, *schema);
   if (!why.empty()) return why;
@@ -343,6 +510,13 @@ std::string lower(LowerCall& c) {
   return check_schema(c);
 }
 
+std::string why_not(const Graph& graph, const Node& node, int opset) {
+  onnx::NodeProto proto = plain_node_proto(graph, node);
+  LowerCall call{graph, node, opset, proto,
+                 [](const char* what, const Tensor&) { return std::string(what); }};
+  return lower(call);
+}
+
 int needed_opset(const Graph& graph, const Node& node, int wanted, std::string& why) {
   int opset = wanted;
   for (const auto& [key, attr] : node.attrs) {
@@ -352,10 +526,7 @@ int needed_opset(const Graph& graph, const Node& node, int wanted, std::string& 
   }
   std::string reason;
   for (; opset <= kNewestOpset; ++opset) {
-    onnx::NodeProto proto = plain_node_proto(graph, node);
-    LowerCall call{graph, node, opset, proto,
-                   [](const char* what, const Tensor&) { return std::string(what); }};
-    const std::string now = lower(call);
+    const std::string now = why_not(graph, node, opset);
     if (now.empty()) break;
     reason = fmt::format("node '{}' ({}): {}", node.name, node.op, now);
   }

@@ -4,7 +4,7 @@
 // What an opset can hold is asked of onnx's own schemas (operator, attributes, number and types of inputs
 // and outputs); rules here cover what is written differently: axes, split, k, min and max as attributes,
 // Softmax of opsets below 13, roi and scales of Resize, one-element scales of Quantize/DequantizeLinear
-// below 13.
+// below 13, Upsample and Scatter, zeros for Gemm's missing C.
 #pragma once
 
 #include <functional>
@@ -25,6 +25,9 @@ struct LowerCall {
 
 // "" or why `opset` cannot hold the node ("axes are computed"). Other domains than ai.onnx pass as they are.
 std::string lower(LowerCall& call);
+
+// The same answer without the form; subgraphs are not looked into.
+std::string why_not(const Graph& graph, const Node& node, int opset);
 
 // The smallest opset >= wanted that holds the node (subgraphs included), and in `why` what asked for more.
 // Error kUnsupported when none does.

@@ -4,7 +4,7 @@ import time
 from harness import check, finish, pare
 
 MAX_LINES, MAX_COLUMNS = 40, 100
-COMMANDS = ['run', 'inspect', 'infer', 'surgeon simplify', 'surgeon externalize', 'calibrate', 'stats show', 'stats merge', 'quantize', 'eval', 'bench',
+COMMANDS = ['run', 'inspect', 'infer', 'surgeon simplify', 'surgeon externalize', 'surgeon convert-opset', 'calibrate', 'stats show', 'stats merge', 'quantize', 'eval', 'bench',
             'report', 'recipe list', 'recipe show', 'recipe check', 'recipe schema', 'recipe init', 'ops', 'doctor']
 
 whole = pare('--help')

@@ -54,6 +54,7 @@ def commands(folder):
     yield ['inspect', RESNET, '--layers']
     yield ['infer', RESNET, '--input', f'image={folder}/x.npy']
     yield ['surgeon', 'simplify', RESNET, '-o', folder + '/small.onnx']
+    yield ['surgeon', 'convert-opset', os.path.join(FASHION, 'vit.onnx'), '--opset', '11', '-o', folder + '/older.onnx']
     yield ['surgeon', 'externalize', RESNET, '-o', folder + '/outside.onnx']
     for part in 'ab':
         yield ['calibrate', RESNET, '--data', f'{folder}/{part}.npy:{KEYS}', '-o', f'{folder}/{part}.h5']

@@ -112,8 +112,8 @@ Tolerance tolerance_of(const SuiteTest& test) {
   return tolerance;
 }
 
-std::string run_sets(const SuiteTest& test, ThreadPool& pool) {
-  const auto graph = std::make_shared<const Graph>(read_onnx(test.path + "/model.onnx"));
+std::string run_sets(const SuiteTest& test, ThreadPool& pool, Graph model) {
+  const auto graph = std::make_shared<const Graph>(std::move(model));
   const Tolerance tolerance = tolerance_of(test);
   int sets = 0;
   for (;; ++sets) {
@@ -178,7 +178,16 @@ std::string group_of(const SuiteTest& test) {
 
 std::string run_test(const SuiteTest& test, ThreadPool& pool) {
   try {
-    return one_line(run_sets(test, pool), test.path);
+    return one_line(run_sets(test, pool, read_onnx(test.path + "/model.onnx")), test.path);
+  } catch (const std::exception& error) {
+    return one_line(error.what(), test.path);
+  }
+}
+
+std::string run_test(const SuiteTest& test, ThreadPool& pool, const std::function<Graph(Graph)>& change) {
+  Graph changed = change(read_onnx(test.path + "/model.onnx"));
+  try {
+    return one_line(run_sets(test, pool, std::move(changed)), test.path);
   } catch (const std::exception& error) {
     return one_line(error.what(), test.path);
   }

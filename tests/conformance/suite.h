@@ -3,10 +3,12 @@
 // absolute, or what the test's data.json says). Random results are held to their shape and moments instead.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "engine/base/thread_pool.h"
+#include "engine/ir/graph.h"
 
 namespace pare::conformance {
 
@@ -25,5 +27,7 @@ std::string group_of(const SuiteTest& test);
 
 // "" when the test passes; else why not, on one line, without paths.
 std::string run_test(const SuiteTest& test, ThreadPool& pool);
+// The same for what `change` makes of the model; Errors that it throws pass through.
+std::string run_test(const SuiteTest& test, ThreadPool& pool, const std::function<Graph(Graph)>& change);
 
 }  // namespace pare::conformance

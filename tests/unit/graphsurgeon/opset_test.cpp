@@ -61,20 +61,17 @@ const Case kCases[] = {
     {"upsample", 9,  // microsoft/onnxruntime#9197: converted, never only renumbered
      "g (float[1,1,2,2] x) => (float[1,1,4,4] y) <float[4] s = {1,1,2,2}> { y = Upsample(x, s) }",
      R"(g (float[1,1,2,2] x) => (float[1,1,4,4] y) <float[4] s = {1,1,2,2}> {
-          y = Resize <coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (x, , s) })",
-     10},
+          y = Resize <coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (x, , s) })"},
     {"upsample_7", 7,
      "g (float[1,1,2,2] x) => (float[1,1,4,4] y) { y = Upsample <scales = [1.0, 1.0, 2.0, 2.0]> (x) }",
      R"(g (float[1,1,2,2] x) => (float[1,1,4,4] y) <float[4] s = {1,1,2,2}> {
-          y = Resize <coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (x, , s) })",
-     10},
+          y = Resize <coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (x, , s) })"},
     {"resize_with_empty_scales", 11,
      R"(g (float[1,1,2,2] x) => (float[1,1,4,4] y) <float[0] e = {}, int64[4] t = {1,1,4,4}> { y = Resize(x, e, e, t) })",
      R"(g (float[1,1,2,2] x) => (float[1,1,4,4] y) <int64[4] t = {1,1,4,4}> { y = Resize(x, , , t) })"},
     {"scatter", 9,
      R"(g (float[3] x) => (float[3] y) <int64[1] i = {1}, float[1] u = {5}> { y = Scatter(x, i, u) })",
-     R"(g (float[3] x) => (float[3] y) <int64[1] i = {1}, float[1] u = {5}> { y = ScatterElements(x, i, u) })",
-     11},
+     R"(g (float[3] x) => (float[3] y) <int64[1] i = {1}, float[1] u = {5}> { y = ScatterElements(x, i, u) })"},
     {"one_scale_for_a_tensor", 10,
      "g (float[2] x) => (uint8[2] y) <float s = {0.5}> { y = QuantizeLinear(x, s) }",
      "g (float[2] x) => (uint8[2] y) <float s = {0.5}> { y = QuantizeLinear(x, s) }"},
