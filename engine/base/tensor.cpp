@@ -43,6 +43,7 @@ Tensor Tensor::allocate(DType type, Dims dims) {
   const std::int64_t bytes = byte_count(type, dims);
   if (type == DType::kString) {
     auto strings = std::make_shared<std::vector<std::string>>(static_cast<std::size_t>(element_count(dims)));
+    if (strings->empty()) strings->reserve(1);  // no elements, but an address
     tensor.data_ = strings->data();
     tensor.owner_ = std::move(strings);
   } else {

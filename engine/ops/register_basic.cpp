@@ -4,6 +4,7 @@
 #include "engine/ops/elementwise_binary.h"
 #include "engine/ops/elementwise_unary.h"
 #include "engine/ops/fold.h"
+#include "engine/ops/group_query_attention.h"
 #include "engine/ops/integer_ref.h"
 #include "engine/ops/linear_attention.h"
 #include "engine/ops/linear_ref.h"
@@ -52,6 +53,7 @@ void register_basic(Registry& registry) {
   add_signal_references(registry);
   add_einsum_kernels(registry);
   add_attention_references(registry);
+  add_group_query_attention(registry);
   add_linear_attention_references(registry);
   add_recurrent_kernels(registry);
   add_recurrent_references(registry);

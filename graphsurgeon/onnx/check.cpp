@@ -17,11 +17,12 @@ std::string first_line(const char* text) {
   return line.substr(0, line.find("\n\n"));
 }
 
-// Deprecated by ONNX, but written by exporters and read by others: the checker refuses them at opsets where
-// raising (raise.h) knows what they mean.
-bool deprecated_but_read(const onnx::NodeProto& node) {
+// Deprecated by ONNX (or never part of it: the last, which ONNX Runtime's tools put into the domain ai.onnx),
+// but written by exporters: the checker refuses them where raising (raise.h) knows what they mean.
+bool unknown_but_read(const onnx::NodeProto& node) {
   const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
-  return standard && (node.op_type() == "GroupNormalization" || node.op_type() == "Scatter");
+  return standard && (node.op_type() == "GroupNormalization" || node.op_type() == "Scatter" ||
+                      node.op_type() == "SimplifiedLayerNormalization");
 }
 
 void drop_data(onnx::TensorProto& tensor) {
@@ -88,8 +89,10 @@ void check_nodes(onnx::ModelProto& model, const std::map<std::string, int>& opse
     try {
       onnx::checker::check_node(node, context, names);
     } catch (const std::exception& problem) {  // ValidationError, and what schemas throw
-      const bool deprecated = std::string(problem.what()).find("deprecated") != std::string::npos;
-      if (!deprecated || !deprecated_but_read(node))
+      const std::string text = problem.what();
+      const bool unknown =
+          text.find("deprecated") != std::string::npos || text.find("No Op registered") != std::string::npos;
+      if (!unknown || !unknown_but_read(node))
         throw make_error(ErrorCode::kBadFile, "{}", first_line(problem.what()))
             .at(fmt::format("{}: node '{}' ({})", file, node.name(), node.op_type()))
             .hint("The model breaks a rule of ONNX (onnx.checker says so too): export it again.");

@@ -13,11 +13,14 @@
 #include "engine/base/error.h"
 #include "engine/base/limits.h"
 #include "engine/ir/schema.h"
+#include "graphsurgeon/onnx/raise_microsoft.h"
 
 namespace pare {
 namespace {
 
-bool raised_away(const std::string& op) { return op == "Upsample" || op == "Scatter"; }
+bool raised_away(const std::string& domain, const std::string& op) {
+  return (domain.empty() && (op == "Upsample" || op == "Scatter")) || microsoft_rule(domain, op) != nullptr;
+}
 
 bool has_body(const onnx::OpSchema& schema, int opset) {
   return schema.HasFunction() || schema.HasContextDependentFunction() ||
@@ -119,7 +122,7 @@ void add_defaults(onnx::NodeProto& node, const onnx::OpSchema& schema) {
 // The schema of an operator that is to be replaced by its body, or nullptr.
 const onnx::OpSchema* to_inline(const onnx::NodeProto& node, int opset) {
   const std::string domain = node.domain() == "ai.onnx" ? std::string() : node.domain();
-  if (find_schema(domain, node.op_type()) != nullptr || raised_away(node.op_type())) return nullptr;
+  if (find_schema(domain, node.op_type()) != nullptr || raised_away(domain, node.op_type())) return nullptr;
   if (node.op_type() == "Constant") return nullptr;
   const onnx::OpSchema* schema = onnx_schema(domain, node.op_type(), opset);
   return schema != nullptr && has_body(*schema, opset) ? schema : nullptr;
@@ -149,7 +152,7 @@ bool inline_operators(onnx::ModelProto& model, int opset) {
 }  // namespace
 
 void check_known(const std::string& domain, const std::string& op, int opset) {
-  if (find_schema(domain, op) != nullptr || (domain.empty() && raised_away(op))) return;
+  if (find_schema(domain, op) != nullptr || raised_away(domain, op)) return;
   const onnx::OpSchema* schema = onnx_schema(domain, op, opset);
   std::vector<const char*> names;
   std::vector<std::string> texts;

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/ir/schema.h"
 #include "engine/numeric/table.h"
+#include "graphsurgeon/onnx/raise_microsoft.h"
 #include "graphsurgeon/onnx/raise_rules.h"
 
 namespace pare {
@@ -276,7 +278,28 @@ ValueId Raiser::temporary(const Node& node, const char* what) {
 
 NodeId Raiser::emit(Node node) { return graph_.add_node(std::move(node)); }
 
+const Value& Raiser::known(ValueId id) {
+  constexpr int kMaxFruitless = 64;  // whole-graph inferences that did not tell what was asked
+  const auto is_known = [&] {
+    return graph_.value(id).shape.ranked && graph_.value(id).dtype != DType::kUndefined;
+  };
+  if (is_known() || fruitless_ >= kMaxFruitless || inferred_nodes_ == graph_.node_count())
+    return graph_.value(id);
+  inferred_nodes_ = graph_.node_count();
+  try {
+    infer_shapes(graph_);
+  } catch (const Error&) {  // said again, and better, when the whole graph is inferred
+  }
+  if (!is_known()) ++fruitless_;
+  return graph_.value(id);
+}
+
 void Raiser::append(Node node) {
+  if (const RaiseRule rule = microsoft_rule(node.domain, node.op); rule != nullptr) {
+    if (node.out.empty() || node.out[0] == ValueId::kNone)
+      throw make_error(ErrorCode::kBadFile, "a {} node lacks its output", node.op);
+    if (!rule(*this, node)) return;
+  }
   if (node.domain.empty()) {
     if (opset_ < 6) node.attrs.erase("consumed_inputs");  // how memory was to be reused
     const RaiseList oldest = oldest_rules();

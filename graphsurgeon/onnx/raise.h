@@ -51,6 +51,8 @@ class Raiser {
   Graph& graph() { return graph_; }
   int opset() const { return opset_; }
   DType dtype(ValueId id) const;  // declared or guessed; float32 when nothing is known
+  // With its type and shape as far as the graph so far tells (shapes are inferred when need be).
+  const Value& known(ValueId id);
   ValueId ints(const Node& node, const char* what, std::vector<std::int64_t> values);
   ValueId constant(const Node& node, const char* what, Tensor tensor);
   ValueId temporary(const Node& node, const char* what);
@@ -69,6 +71,8 @@ class Raiser {
   std::map<ValueId, DType> guessed_;
   std::vector<Coerced> coerced_;
   std::vector<NodeId> statistics_;
+  std::size_t inferred_nodes_ = 0;  // how many there were when known() inferred shapes
+  int fruitless_ = 0;
 };
 
 }  // namespace pare

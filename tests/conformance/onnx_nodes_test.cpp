@@ -59,6 +59,19 @@ TEST(OnnxSuite, WhatDoesNotPassIsExactlyWhatThePageLists) {
       << "the totals changed: scripts/conformance --write";
 }
 
+// One model an operator of com.microsoft; what ONNX Runtime made of it (tests/golden/make_microsoft.py).
+TEST(MicrosoftOperators, GiveWhatOnnxRuntimeGives) {
+  const std::string only = variable("PARE_ONNX_ONLY");
+  ThreadPool pool(2);
+  const std::vector<SuiteTest> tests =
+      suite_tests(std::string(PARE_SOURCE_DIR) + "/tests/golden", "microsoft");
+  EXPECT_GE(tests.size(), 70U);
+  for (const SuiteTest& test : tests)
+    if (only.empty() || test.name.find(only) != std::string::npos) {
+      EXPECT_EQ(run_test(test, pool), "") << test.name;
+    }
+}
+
 TEST(ConformancePage, KeepsWrittenReasonsAndReplacesThoseOfRuns) {
   const std::string old =
       "Words.\n\n## Totals\n\n## Not passed\n\n| test_a | written by hand |\n| test_b | \"said by a run\" |\n"
