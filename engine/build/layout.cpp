@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <map>
 
 #include "engine/base/error.h"
@@ -17,10 +18,10 @@ namespace {
 constexpr std::array<std::int64_t, 4> kAxisOf = {0, 3, 1, 2};
 
 bool is_unary(const Node& node) {
-  static const char* const kOps[] = {"Relu",      "Clip", "Sigmoid",  "Tanh", "HardSwish", "HardSigmoid",
-                                     "Gelu",      "Erf",  "Sqrt",     "Exp",  "Neg",       "Abs",
-                                     "LeakyRelu", "Elu",  "Softplus", "Mish", "Identity",  "Reciprocal",
-                                     "Log",       "Selu", "Floor",    "Ceil", "Sign",      "Cast"};
+  static const char* const kOps[] = {
+      "Relu", "Clip", "Sigmoid", "Tanh",      "HardSwish", "HardSigmoid", "Gelu", "Erf",      "Sqrt",
+      "Exp",  "Neg",  "Abs",     "LeakyRelu", "Elu",       "Softplus",    "Mish", "Identity", "Reciprocal",
+      "Log",  "Selu", "Floor",   "Ceil",      "Sign",      "Cast",        "Swish"};
   if (!node.domain.empty()) return false;
   return std::any_of(std::begin(kOps), std::end(kOps), [&](const char* op) { return node.op == op; });
 }
@@ -147,6 +148,7 @@ class Assigner {
     if (is_binary(node)) return visit_binary(id, node);
     if (node.is("Concat")) return visit_concat(id, node);
     if (node.is("ReduceMean")) return visit_reduce(id, node);
+    if (node.is("Resize")) return visit_resize(id, node);
     if (node.is("BatchNormalization") && node.out.size() == 1) return visit_batchnorm(id, node);
     return false;
   }
@@ -233,6 +235,30 @@ class Assigner {
     Node changed = node;
     for (ValueId& in : changed.in) in = twins_.at(in);
     changed.attrs["axis"] = kAxisOf[static_cast<std::size_t>(axis)];
+    replace(id, std::move(changed));
+    return true;
+  }
+
+  // Scales or sizes of all four axes, known now.
+  bool visit_resize(NodeId id, const Node& node) {
+    if (!has_twin(node.in[0]) || graph_.value(node.in[0]).dtype != DType::kF32) return false;
+    if (node.has_attr("axes") || node.attr("coordinate_transformation_mode", "") == "tf_crop_and_resize")
+      return false;
+    Node changed = node;
+    changed.in[0] = twins_.at(node.in[0]);
+    if (changed.in.size() > 1) changed.in[1] = ValueId::kNone;
+    for (std::size_t i = 2; i < changed.in.size(); ++i) {
+      const ValueId in = node.in[i];
+      if (in == ValueId::kNone) continue;
+      if (!graph_.is_constant(in) || graph_.value(in).constant.dims() != Dims{4}) return false;
+      const Tensor& plain = graph_.value(in).constant;
+      const std::size_t bytes = static_cast<std::size_t>(plain.bytes()) / 4;
+      Tensor moved = Tensor::allocate(plain.dtype(), {4});
+      for (const std::size_t axis : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{3}})
+        std::memcpy(moved.mut<std::byte>() + static_cast<std::size_t>(kAxisOf[axis]) * bytes,
+                    plain.as<std::byte>() + axis * bytes, bytes);
+      changed.in[i] = graph_.add_constant(graph_.value(in).name + "_nhwc", std::move(moved));
+    }
     replace(id, std::move(changed));
     return true;
   }

@@ -27,6 +27,10 @@ bool as_activation(const Graph& graph, const Node& node, Chain& chain) {
     chain.activation = node.op;
     return true;
   }
+  if (node.is("Tanh") || (node.is("Swish") && node.attr("alpha", 1.0f) == 1.0f)) {
+    chain.activation = node.is("Tanh") ? "Tanh" : "Silu";
+    return true;
+  }
   if (node.is("HardSigmoid")) {
     chain.activation = node.op;
     chain.activation_attrs["alpha"] = node.attr("alpha", 0.2f);

@@ -105,6 +105,7 @@ Lowered lower_for_cpu(const Graph& source, const LowerOptions& options) {
   if (options.integer && options.fuse) lowering::lower_codes(*graph, kept, lowered.realized);
   lowering::fold_constants(*graph);
   lowering::fuse_fake_quant(*graph, kept);
+  if (options.fuse) lowering::fuse_pointwise(*graph, kept);
   if (options.fuse) lowering::fuse_linear(*graph, kept);
   if (options.channels_last) lowering::assign_layout(*graph, lowered.twin);
   // What is watched counts as used: it must survive although nothing else reads it.

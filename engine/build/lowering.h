@@ -20,6 +20,8 @@ struct Kept {
 void fold_constants(Graph& graph);  // nodes whose inputs are all constants, kept values too
 void fuse_fake_quant(Graph& graph,
                      const Kept& kept);  // DequantizeLinear(QuantizeLinear(x)) -> pare.FakeQuant
+// x * Sigmoid(x) and the like -> Swish, HardSwish (fuse_pointwise.cpp lists them).
+void fuse_pointwise(Graph& graph, const Kept& kept);
 // Conv, Gemm, MatMul (+ bias Add) (+ residual Add) (+ activation) -> pare.Conv, pare.MatMul.
 void fuse_linear(Graph& graph, const Kept& kept);
 // Gives every pare.Conv, pool and what lies between them channels-last values, and inserts ToChannelsLast

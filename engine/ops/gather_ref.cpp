@@ -233,17 +233,6 @@ std::string pad_why_not(const OpCall& call) {
   return moved_type_reason(call, 0);
 }
 
-// The place in an axis of `size` elements that padded place `at` (from -begin on) shows; -1: the constant.
-std::int64_t padded_source(std::int64_t at, std::int64_t size, const std::string& mode) {
-  if (at >= 0 && at < size) return at;
-  if (mode == "constant" || size == 0) return -1;
-  if (mode == "edge") return std::clamp<std::int64_t>(at, 0, size - 1);
-  if (mode == "wrap") return ((at % size) + size) % size;
-  if (size == 1) return 0;
-  const std::int64_t period = 2 * (size - 1), within = ((at % period) + period) % period;
-  return within < size ? within : period - within;
-}
-
 void run_pad(const OpCall& call) {
   const TensorView &x = call.in[0], &y = call.out[0];
   const std::string mode = call.node->attr("mode", "constant");

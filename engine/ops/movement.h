@@ -31,6 +31,8 @@ bool movement_copy(const OpCall& call, StridedCopy& out);
 
 std::vector<std::int64_t> split_sizes(const OpCall& call);  // one an output
 Dims pad_begins(const OpCall& call);                        // of Pad, one an axis; negative ones cut
+// The place in an axis of `size` elements that padded place `at` (from -begin on) shows; -1: the constant.
+std::int64_t padded_source(std::int64_t at, std::int64_t size, const std::string& mode);
 
 // Runs `run` on a call whose packed inputs and outputs are replaced by one byte an element.
 void run_unpacked(const OpCall& call, void (*run)(const OpCall&));
@@ -39,6 +41,7 @@ std::string moved_type_reason(const OpCall& call, int i);  // "" for types of 1,
 
 class Registry;
 void add_movement_kernels(Registry& registry);
+void add_pad_kernels(Registry& registry);
 void add_gather_kernels(Registry& registry);
 void add_shape_kernels(Registry& registry);
 void add_movement_references(Registry& registry);

@@ -296,6 +296,16 @@ Dims pad_begins(const OpCall& call) {
   return begin;
 }
 
+std::int64_t padded_source(std::int64_t at, std::int64_t size, const std::string& mode) {
+  if (at >= 0 && at < size) return at;
+  if (mode == "constant" || size == 0) return -1;
+  if (mode == "edge") return std::clamp<std::int64_t>(at, 0, size - 1);
+  if (mode == "wrap") return ((at % size) + size) % size;
+  if (size == 1) return 0;
+  const std::int64_t period = 2 * (size - 1), within = ((at % period) + period) % period;
+  return within < size ? within : period - within;
+}
+
 bool movement_copy(const OpCall& call, StridedCopy& out) {
   const std::string& op = call.node->op;
   if (op == "Transpose")

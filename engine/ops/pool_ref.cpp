@@ -2,7 +2,6 @@
 #include <array>
 #include <cmath>
 
-#include "engine/ir/window.h"
 #include "engine/ops/pool.h"
 #include "engine/ops/registry.h"
 #include "engine/ops/support.h"
@@ -10,50 +9,13 @@
 namespace pare {
 namespace {
 
-using Three = std::array<std::int64_t, 3>;
-
-struct PoolSizes {
-  std::int64_t planes = 0;
-  Three in = {1, 1, 1}, out = {1, 1, 1}, kernel = {1, 1, 1}, stride = {1, 1, 1}, dilation = {1, 1, 1};
-  Three begin = {0, 0, 0}, end = {0, 0, 0};
-};
-
-bool is_global(const OpCall& call) { return call.node->op.substr(0, 6) == "Global"; }
-
-PoolSizes pool_sizes(const OpCall& call) {
-  const Dims &x = call.in[0].dims, &y = call.out[0].dims;
-  PoolSizes s;
-  s.planes = x[0] * x[1];
-  const std::size_t axes = x.size() - 2;
-  Window window;
-  if (!is_global(call)) {
-    window = read_window(*call.node, {});
-    resolve_pads(window, Dims(x.begin() + 2, x.end()));
-  }
-  for (std::size_t i = 0; i < axes; ++i) {
-    const std::size_t at = 3 - axes + i;
-    s.in[at] = x[i + 2];
-    s.out[at] = y[i + 2];
-    s.kernel[at] = x[i + 2];
-    if (is_global(call)) continue;
-    s.kernel[at] = window.kernel[i];
-    s.stride[at] = window.strides[i];
-    s.dilation[at] = window.dilations[i];
-    s.begin[at] = window.pads_begin[i];
-    s.end[at] = window.pads_end[i];
-  }
-  return s;
-}
-
-std::int64_t volume(const Three& t) { return t[0] * t[1] * t[2]; }
-
 // inside(place in the plane) for what lies in the input, padding() for what lies in its padding.
 template <typename Inside, typename Padding>
-void for_window(const PoolSizes& s, const Three& o, Inside inside, Padding padding) {
+void for_window(const PlanePool& s, const PlaneSizes& o, Inside inside, Padding padding) {
   for (std::int64_t a = 0; a < s.kernel[0]; ++a)
     for (std::int64_t b = 0; b < s.kernel[1]; ++b)
       for (std::int64_t c = 0; c < s.kernel[2]; ++c) {
-        const Three k = {a, b, c};
+        const PlaneSizes k = {a, b, c};
         bool in = true, padded = true;
         std::int64_t place = 0;
         for (std::size_t i = 0; i < 3; ++i) {
@@ -70,14 +32,14 @@ void for_window(const PoolSizes& s, const Three& o, Inside inside, Padding paddi
 }
 
 template <typename Body>
-void for_outputs(const OpCall& call, const PoolSizes& s, Body body) {
+void for_outputs(const OpCall& call, const PlanePool& s, Body body) {
   const std::int64_t each = volume(s.out);
   const std::int64_t work = std::max<std::int64_t>(1, each * volume(s.kernel));
   call.pool->parallel_for(s.planes, std::max<std::int64_t>(1, kElementGrain / work),
                           [&](std::int64_t begin, std::int64_t end) {
                             for (std::int64_t plane = begin; plane < end; ++plane) {
                               std::int64_t at = plane * each;
-                              Three o;
+                              PlaneSizes o;
                               for (o[0] = 0; o[0] < s.out[0]; ++o[0])
                                 for (o[1] = 0; o[1] < s.out[1]; ++o[1])
                                   for (o[2] = 0; o[2] < s.out[2]; ++o[2]) body(plane, o, at++);
@@ -87,12 +49,12 @@ void for_outputs(const OpCall& call, const PoolSizes& s, Body body) {
 
 template <typename T>
 void max_pool(const OpCall& call, const T* x, T* y) {
-  const PoolSizes s = pool_sizes(call);
+  const PlanePool s = plane_pool(call);
   std::int64_t* indices =
       call.out.size() > 1 && call.out[1].present() ? call.out[1].mut<std::int64_t>() : nullptr;
   const bool columns_first = call.node->attr("storage_order", std::int64_t{0}) != 0;
   const std::int64_t size = volume(s.in);
-  for_outputs(call, s, [&](std::int64_t plane, const Three& o, std::int64_t at) {
+  for_outputs(call, s, [&](std::int64_t plane, const PlaneSizes& o, std::int64_t at) {
     const T* image = x + plane * size;
     std::int64_t best = -1;
     for_window(
@@ -141,9 +103,10 @@ void run_max(const OpCall& call) {
 
 template <typename T>
 void average_pool(const OpCall& call, const T* x, T* y) {
-  const PoolSizes s = pool_sizes(call);
-  const bool count_padding = !is_global(call) && call.node->attr("count_include_pad", std::int64_t{0}) != 0;
-  for_outputs(call, s, [&](std::int64_t plane, const Three& o, std::int64_t at) {
+  const PlanePool s = plane_pool(call);
+  const bool count_padding =
+      !is_global_pool(call) && call.node->attr("count_include_pad", std::int64_t{0}) != 0;
+  for_outputs(call, s, [&](std::int64_t plane, const PlaneSizes& o, std::int64_t at) {
     const T* image = x + plane * volume(s.in);
     double sum = 0;
     std::int64_t count = 0;
@@ -160,9 +123,9 @@ void average_pool(const OpCall& call, const T* x, T* y) {
 
 template <typename T>
 void lp_pool(const OpCall& call, const T* x, T* y) {
-  const PoolSizes s = pool_sizes(call);
+  const PlanePool s = plane_pool(call);
   const auto p = static_cast<double>(call.node->attr("p", std::int64_t{2}));
-  for_outputs(call, s, [&](std::int64_t plane, const Three& o, std::int64_t at) {
+  for_outputs(call, s, [&](std::int64_t plane, const PlaneSizes& o, std::int64_t at) {
     const T* image = x + plane * volume(s.in);
     double sum = 0;
     for_window(

@@ -31,6 +31,7 @@ void register_basic(Registry& registry) {
   add_elementwise_binary_kernels(registry);
   add_elementwise_binary_reference(registry);
   add_movement_kernels(registry);
+  add_pad_kernels(registry);
   add_movement_references(registry);
   add_gather_kernels(registry);
   add_shape_kernels(registry);

@@ -20,6 +20,15 @@
 #include <vector>
 
 #include "engine/ops/kernel.h"
+#include "engine/ops/simd.h"
+
+namespace pare {
+
+// y = sum over t of weights[t] * x[places[t] * n .. + n], from zero on in the order of t; n floats.
+PARE_SIMD_DECLARE(void weighted_rows(const float* x, std::int64_t n, const std::int64_t* places,
+                                     const float* weights, int taps, float* y))
+
+}  // namespace pare
 
 namespace pare::resize {
 

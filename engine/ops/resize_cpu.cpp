@@ -26,26 +26,30 @@ std::vector<std::vector<Tap>> all_taps(const AxisMap& m, const Attributes& a) {
   return all;
 }
 
-void sum_rows(const float* x, std::int64_t inner, const std::vector<Tap>& taps_of_row, float* y) {
-  std::fill_n(y, inner, 0.0F);
-  for (const Tap& tap : taps_of_row) {
-    const auto weight = static_cast<float>(tap.weight);
-    const float* from = x + tap.place * inner;
-    for (std::int64_t k = 0; k < inner; ++k) y[k] += weight * from[k];
-  }
-}
-
 void resize_axis(const OpCall& call, const float* x, const Dims& dims, const AxisMap& m, const Attributes& a,
                  float* y) {
   const std::int64_t outer = product_of(dims, 0, m.axis), inner = product_of(dims, m.axis + 1, dims.size());
   const std::vector<std::vector<Tap>> all = all_taps(m, a);
+  std::vector<std::int64_t> places;  // of all taps, one after the other
+  std::vector<float> weights;
+  std::vector<std::size_t> starts;
+  for (const std::vector<Tap>& row : all) {
+    starts.push_back(places.size());
+    for (const Tap& tap : row) {
+      places.push_back(tap.place);
+      weights.push_back(static_cast<float>(tap.weight));
+    }
+  }
+  const auto sum_rows = PARE_SIMD_PICK(weighted_rows);
   const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / 4 / std::max<std::int64_t>(1, inner));
   call.pool->parallel_for(outer * m.out, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const float* from = x + r / m.out * m.in * inner;
       const std::vector<Tap>& row = all[static_cast<std::size_t>(r % m.out)];
       if (inner > 1) {
-        sum_rows(from, inner, row, y + r * inner);
+        const std::size_t first = starts[static_cast<std::size_t>(r % m.out)];
+        sum_rows(from, inner, places.data() + first, weights.data() + first, static_cast<int>(row.size()),
+                 y + r * inner);
         continue;
       }
       float sum = 0;
@@ -65,15 +69,16 @@ void run(const OpCall& call) {
   Dims dims = call.in[0].dims;
   const float* from = call.in[0].as<float>();
   if (maps.empty()) std::copy_n(from, y.size(), y.mut<float>());
-  std::vector<float> last;
+  std::vector<std::vector<float>> rooms(maps.size());
   for (std::size_t i = 0; i < maps.size(); ++i) {
     Dims next = dims;
     next[maps[i].axis] = maps[i].out;
-    std::vector<float> room(i + 1 < maps.size() ? static_cast<std::size_t>(element_count(next)) : 0);
-    float* to = i + 1 < maps.size() ? room.data() : y.mut<float>();
+    const bool last = i + 1 == maps.size();
+    if (!last) rooms[i].resize(static_cast<std::size_t>(element_count(next)));
+    float* to = last ? y.mut<float>() : rooms[i].data();
     resize_axis(call, from, dims, maps[i], a, to);
-    last = std::move(room);
-    from = last.data();
+    if (i > 0) rooms[i - 1] = {};
+    from = to;
     dims = next;
   }
 }

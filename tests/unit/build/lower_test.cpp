@@ -11,6 +11,7 @@
 #include <map>
 #include <random>
 
+#include "engine/ir/schema.h"
 #include "engine/run/session.h"
 #include "tests/unit/quant/build_graph.h"
 
@@ -128,6 +129,61 @@ TEST(LowerForCpu, ResultsDoNotDependOnBatchOrThreads) {
     const std::vector<float> alone = run(lowered.graph, sample, one);
     for (std::size_t k = 0; k < classes; ++k)
       EXPECT_EQ(alone[k], all[static_cast<std::size_t>(i) * classes + k]) << i;
+  }
+}
+
+// Conv -> x * Clip(x + 3, 0, 6) / 6 -> Resize -> ConvTranspose (+ Sigmoid): one node each, channels-last
+// throughout.
+TEST(LowerForCpu, ActivationsWrittenOutResizeAndTransposedConvolution) {
+  for (const bool divide_first : {false, true}) {
+    Graph graph;
+    const auto value = [&](const char* name) {
+      Value v;
+      v.name = name;
+      return graph.add_value(v);
+    };
+    const auto node = [&](const char* op, std::vector<ValueId> in, const char* out) {
+      Node n;
+      n.op = op;
+      n.name = out;
+      n.in = std::move(in);
+      n.out = {value(out)};
+      return graph.node(graph.add_node(n)).out[0];
+    };
+    const auto number = [&](float v) { return graph.add_constant("c", Tensor::scalar(v)); };
+    Value input;
+    input.name = "x";
+    input.dtype = DType::kF32;
+    input.shape = Shape(std::vector<Dim>{Dim::of(2), Dim::of(3), Dim::of(5), Dim::of(6)});
+    const ValueId x = graph.add_value(input);
+    graph.inputs = {x};
+    const ValueId c = node("Conv", {x, graph.add_constant("w", random_input({8, 3, 1, 1}, 1))}, "conv");
+    const ValueId clip = node("Clip", {node("Add", {c, number(3)}, "plus"), number(0), number(6)}, "clip");
+    const ValueId swish = divide_first ? node("Mul", {node("Div", {clip, number(6)}, "sixth"), c}, "swish")
+                                       : node("Div", {node("Mul", {c, clip}, "product"), number(6)}, "swish");
+    const ValueId scales = graph.add_constant("s", Tensor::from<float>(DType::kF32, {4}, {1, 1, 2, 3}));
+    const ValueId big = node("Resize", {swish, ValueId::kNone, scales}, "big");
+    const ValueId up = node("ConvTranspose",
+                            {big, graph.add_constant("t", random_input({8, 4, 3, 3}, 2)),
+                             graph.add_constant("b", random_input({4}, 3))},
+                            "up");
+    const ValueId y = node("Sigmoid", {up}, "y");
+    graph.outputs = {y};
+    infer_shapes(graph);
+    const Lowered lowered = lower_for_cpu(graph);
+    const std::map<std::string, int> expected = {{"pare.ToChannelsLast", 1},
+                                                 {"pare.Conv", 1},
+                                                 {".Resize", 1},
+                                                 {"pare.ConvTranspose", 1},
+                                                 {"pare.ToPlain", 1}};
+    EXPECT_EQ(count_ops(*lowered.graph), expected);
+    ThreadPool pool(2);
+    const Tensor data = random_input({2, 3, 5, 6}, 4);
+    expect_close(run(lowered.graph, data, pool), run(std::make_shared<Graph>(graph), data, pool));
+    // A value that somebody watches stays, and so does what computes it.
+    LowerOptions watched;
+    watched.keep = {clip};
+    EXPECT_EQ(count_ops(*lower_for_cpu(graph, watched).graph).count(".Clip"), 1u);
   }
 }
 

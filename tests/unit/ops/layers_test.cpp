@@ -362,6 +362,50 @@ TEST(Layers, ResizeAndRecurrent) {
                {of({1, 1, 1, 1}, {0.36960635F}), of({1, 1, 1}, {0.36960635F}), of({1, 1, 1}, {0.55676997F})});
 }
 
+TEST(Layers, PoolsRowByRow) {
+  struct Form {
+    Dims x;
+    Ints kernel, strides, dilations, pads;
+  };
+  const Form forms[] = {{{2, 3, 9, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}},
+                        {{1, 2, 9, 200}, {2, 3}, {2, 2}, {1, 1}, {0, 1, 1, 0}},
+                        {{1, 2, 9, 11}, {3, 3}, {1, 3}, {2, 3}, {2, 3, 2, 0}},
+                        {{1, 2, 7}, {3}, {2}, {1}, {1, 1}},
+                        {{1, 2, 5, 6, 7}, {2, 3, 2}, {1, 2, 2}, {1, 1, 1}, {0, 1, 0, 1, 0, 1}},
+                        {{1, 1, 2, 2}, {5, 5}, {1, 1}, {1, 1}, {2, 2, 2, 2}},
+                        {{0, 1, 4, 4}, {2, 2}, {1, 1}, {1, 1}, {0, 0, 0, 0}}};
+  for (const Form& f : forms)
+    for (const std::int64_t ceil : {0, 1}) {
+      Attributes attrs = {{"kernel_shape", f.kernel},
+                          {"strides", f.strides},
+                          {"dilations", f.dilations},
+                          {"pads", f.pads},
+                          {"ceil_mode", ceil}};
+      check_case({"MaxPool", {floats(f.x)}, attrs});
+      expect_same_bits_in_every_class({"MaxPool", {floats(f.x)}, attrs});
+      for (const std::int64_t padded : {0, 1}) {
+        attrs["count_include_pad"] = padded;
+        // At most 25 numbers below 1: 25 roundings, one of the division.
+        check_case({"AveragePool", {floats(f.x)}, attrs, 1, 0, 26 * 0x1p-24});
+        expect_same_bits_in_every_class({"AveragePool", {floats(f.x)}, attrs});
+      }
+    }
+  check_values({"MaxPool", {of({1, 1, 4}, {1, kNan, -kInf, -2})}, {{"kernel_shape", Ints{2}}}},
+               {of({1, 1, 3}, {kNan, kNan, -2})});
+}
+
+TEST(Layers, PadByWhatIsThere) {
+  for (const char* mode : {"edge", "reflect", "wrap"})
+    for (const Ints& pads : {Ints{0, 2, 1, 3}, Ints{1, 0, 0, 0}, Ints{-1, 1, 0, -2}, Ints{3, 9, 4, 0}}) {
+      const Attributes attrs = {{"mode", std::string(mode)}};
+      check_case({"Pad", {floats({4, 5}), ints(pads)}, attrs});
+      check_case({"Pad", {counting(DType::kI8, {4, 5}), ints(pads)}, attrs});
+    }
+  check_values({"Pad", {of({3}, {1, 2, 3}), ints({2, 2})}, {{"mode", std::string("reflect")}}},
+               {of({7}, {3, 2, 1, 2, 3, 2, 1})});
+  check_case({"Pad", {floats({0, 3}), ints({0, 1, 0, 1})}, {{"mode", std::string("edge")}}});
+}
+
 TEST(Layers, AttentionAndRotation) {
   // Scores 0 and ln 3 (scale 1): weights 1/4 and 3/4.
   const Tensor q = of({1, 1, 1, 1}, {1}), k = of({1, 1, 2, 1}, {0, 1.0986123F}),
