@@ -101,6 +101,7 @@ Lowered lower_for_cpu(const Graph& source, const LowerOptions& options) {
 
   infer_shapes(*graph);
   lowered.twin.assign(graph->value_count(), ValueId::kNone);
+  lowering::expand_qlinear(*graph);
   lowered.realized = lowering::lower_integer(*graph, kept, {options.integer, options.fuse});
   if (options.integer && options.fuse) lowering::lower_codes(*graph, kept, lowered.realized);
   lowering::fold_constants(*graph);

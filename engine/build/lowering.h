@@ -17,6 +17,7 @@ struct Kept {
   }
 };
 
+void expand_qlinear(Graph& graph);  // QLinearConv, QLinearMatMul -> Q/DQ around the float operator
 void fold_constants(Graph& graph);  // nodes whose inputs are all constants, kept values too
 void fuse_fake_quant(Graph& graph,
                      const Kept& kept);  // DequantizeLinear(QuantizeLinear(x)) -> pare.FakeQuant

@@ -59,7 +59,9 @@ void dequantize(InferContext& ctx) {
       ctx.bad(fmt::format("the data is {}, the zero point {}", name(data), name(zero)));
   }
   check_scale(ctx);
-  ctx.set_out(0, dtype_attr(ctx, "output_dtype", ctx.in_dtype(1)), ctx.in_shape(0));
+  const DType scale = ctx.in_dtype(1);  // E8M0 is no type of a result
+  ctx.set_out(0, dtype_attr(ctx, "output_dtype", scale == DType::kE8M0 ? DType::kF32 : scale),
+              ctx.in_shape(0));
 }
 
 void dynamic_quantize(InferContext& ctx) {

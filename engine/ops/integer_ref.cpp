@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/ir/window.h"
+#include "engine/numeric/convert.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/registry.h"
 #include "engine/ops/support.h"
@@ -14,6 +15,13 @@ namespace {
 
 std::int32_t code_at(const TensorView& view, std::int64_t i) {
   return view.dtype == DType::kI8 ? view.as<std::int8_t>()[i] : view.as<std::uint8_t>()[i];
+}
+
+// Which element of a zero point or scale belongs to row (or column) `at` of `count` of matrix `matrix`: there
+// is one, one a row, or one a row of every matrix.
+std::int64_t place_of(const TensorView& view, std::int64_t at, std::int64_t count, std::int64_t matrix) {
+  const std::int64_t size = view.size();
+  return size == 1 ? 0 : size == count ? at : matrix * count + at;
 }
 
 // Element i of a zero point or scale that is one number or one an index.
@@ -46,24 +54,29 @@ std::string why_not(const OpCall& call) {
   for (const int i : {r.a_scale, r.b_scale, r.y_scale})
     if (i >= 0 && !is_small_float(call.input(i).dtype))
       return "a scale is none of float32, float16, bfloat16";
-  if (call.in[0].dims.size() > 5) return "more than three spatial axes";
-  if (r.y_scale >= 0 && (call.input(r.y_scale).size() != 1 || call.input(r.a_scale).size() != 1))
+  const bool conv = call.node->op == "QLinearConv";
+  if (conv && (call.input(r.y_scale).size() != 1 || call.input(r.a_scale).size() != 1))
     return "more than one scale of the input or the output";
   return {};
 }
 
-// Stores a sum at place i; channel: which scale of b.
-void finish(const OpCall& call, const Roles& r, std::int64_t i, std::int64_t channel, std::uint32_t sum) {
+// Which scale and zero point of each.
+struct Places {
+  std::int64_t a = 0, b = 0, y = 0, y_zero = 0;
+};
+
+// Stores a sum at place i; `bias` is one a channel (b's place, too).
+void finish(const OpCall& call, const Roles& r, std::int64_t i, const Places& at, std::uint32_t sum) {
   const TensorView& y = call.out[0];
   if (r.y_scale < 0) {
     y.mut<std::int32_t>()[i] = static_cast<std::int32_t>(sum);
     return;
   }
-  if (call.has(r.bias)) sum += static_cast<std::uint32_t>(call.input(r.bias).as<std::int32_t>()[channel]);
-  const float factor = scale_at(call.input(r.a_scale), 0) * scale_at(call.input(r.b_scale), channel) /
-                       scale_at(call.input(r.y_scale), 0);
+  if (call.has(r.bias)) sum += static_cast<std::uint32_t>(call.input(r.bias).as<std::int32_t>()[at.b]);
+  const float factor = scale_at(call.input(r.a_scale), at.a) * scale_at(call.input(r.b_scale), at.b) /
+                       scale_at(call.input(r.y_scale), at.y);
   const float value = std::nearbyint(static_cast<float>(static_cast<std::int32_t>(sum)) * factor) +
-                      static_cast<float>(zero_at(call.input(r.y_zero), 0));
+                      static_cast<float>(zero_at(call.input(r.y_zero), at.y_zero));
   if (y.dtype == DType::kI8)
     y.mut<std::int8_t>()[i] =
         value != value ? std::int8_t{0} : static_cast<std::int8_t>(std::clamp(value, -128.0F, 127.0F));
@@ -72,8 +85,10 @@ void finish(const OpCall& call, const Roles& r, std::int64_t i, std::int64_t cha
         value != value ? std::uint8_t{0} : static_cast<std::uint8_t>(std::clamp(value, 0.0F, 255.0F));
 }
 
-void run_matmul(const OpCall& call) {
-  const Roles r = roles_of(*call.node);
+// f(output element, place of a's row, place of b's matrix, row, column, Places) for every element of the
+// product.
+template <typename F>
+void for_each_product(const OpCall& call, const Roles& r, const F& f) {
   const TensorView &a = call.input(r.a), &b = call.input(r.b);
   Dims da = a.dims, db = b.dims, dy = call.out[0].dims;
   if (db.size() == 1) {
@@ -88,21 +103,86 @@ void run_matmul(const OpCall& call) {
   const Dims la(da.begin(), da.end() - 2), lb(db.begin(), db.end() - 2), ly(dy.begin(), dy.end() - 2);
   const Dims* inputs[] = {&la, &lb};
   const BroadcastPlan plan = plan_broadcast(ly, inputs, 2);
+  const auto place = [&](int role, std::int64_t at, std::int64_t count, std::int64_t matrix) {
+    return call.has(role) ? place_of(call.input(role), at, count, matrix) : 0;
+  };
   for_each_row(plan, 0, plan.count, [&](std::int64_t first, const auto& offset, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t pa = (offset[0] + (plan.repeats(0) ? 0 : i)) * m * k,
-                         pb = (offset[1] + (plan.repeats(1) ? 0 : i)) * k * n;
+      const std::int64_t ma = offset[0] + (plan.repeats(0) ? 0 : i),
+                         mb = offset[1] + (plan.repeats(1) ? 0 : i);
       for (std::int64_t row = 0; row < m; ++row)
         for (std::int64_t col = 0; col < n; ++col) {
-          std::uint32_t sum = 0;
-          for (std::int64_t j = 0; j < k; ++j)
-            sum += static_cast<std::uint32_t>(
-                (code_at(a, pa + row * k + j) - zero_at(call.input(r.a_zero), row)) *
-                (code_at(b, pb + j * n + col) - zero_at(call.input(r.b_zero), col)));
-          finish(call, r, ((first + i) * m + row) * n + col, col, sum);
+          Places scale{place(r.a_scale, row, m, ma), place(r.b_scale, col, n, mb),
+                       place(r.y_scale, row, m, first + i), place(r.y_zero, row, m, first + i)};
+          const Places zero{place(r.a_zero, row, m, ma), place(r.b_zero, col, n, mb), 0, 0};
+          f(((first + i) * m + row) * n + col, (ma * m + row) * k, mb * k * n + col, k, n, scale, zero);
         }
     }
   });
+}
+
+void run_matmul(const OpCall& call) {
+  const Roles r = roles_of(*call.node);
+  const TensorView &a = call.input(r.a), &b = call.input(r.b);
+  for_each_product(
+      call, r,
+      [&](std::int64_t y, std::int64_t pa, std::int64_t pb, std::int64_t k, std::int64_t n,
+          const Places& scale, const Places& zero) {
+        const std::int32_t za = zero_at(call.input(r.a_zero), zero.a),
+                           zb = zero_at(call.input(r.b_zero), zero.b);
+        std::uint32_t sum = 0;
+        for (std::int64_t j = 0; j < k; ++j)
+          sum += static_cast<std::uint32_t>((code_at(a, pa + j) - za) * (code_at(b, pb + j * n) - zb));
+        finish(call, r, y, scale, sum);
+      });
+}
+
+// --- QLinearMatMul with 8 bit floats: sums in double, zero points are 0
+
+bool is_float8(DType type) { return is_float(type) && bits(type) == 8 && type != DType::kE8M0; }
+
+std::string float8_why_not(const OpCall& call) {
+  const Roles r = roles_of(*call.node);
+  bool any = false;
+  for (const int i : {r.a, r.b, r.y_zero}) {
+    const DType type = call.input(i).dtype;
+    any = any || is_float8(type);
+    if (!is_float8(type) && type != DType::kI8 && type != DType::kU8)
+      return "codes of type " + std::string(name(type));
+  }
+  if (!any) return "no operand is an 8 bit float";
+  for (const int i : {r.a_scale, r.b_scale, r.y_scale})
+    if (!is_small_float(call.input(i).dtype)) return "a scale is none of float32, float16, bfloat16";
+  return {};
+}
+
+void run_float8(const OpCall& call) {
+  const Roles r = roles_of(*call.node);
+  const auto numbers = [&](int role) {
+    std::vector<float> values(static_cast<std::size_t>(call.input(role).size()));
+    decode(call.input(role).dtype, call.input(role).data, values.data(), call.input(role).size());
+    return values;
+  };
+  const std::vector<float> a = numbers(r.a), b = numbers(r.b), za = numbers(r.a_zero), zb = numbers(r.b_zero),
+                           zy = numbers(r.y_zero);
+  const TensorView& y = call.out[0];
+  for_each_product(call, r,
+                   [&](std::int64_t at, std::int64_t pa, std::int64_t pb, std::int64_t k, std::int64_t n,
+                       const Places& scale, const Places& zero) {
+                     double sum = 0;
+                     for (std::int64_t j = 0; j < k; ++j)
+                       sum += (static_cast<double>(a[static_cast<std::size_t>(pa + j)]) -
+                               static_cast<double>(za[static_cast<std::size_t>(zero.a)])) *
+                              (static_cast<double>(b[static_cast<std::size_t>(pb + j * n)]) -
+                               static_cast<double>(zb[static_cast<std::size_t>(zero.b)]));
+                     const float factor = scale_at(call.input(r.a_scale), scale.a) *
+                                          scale_at(call.input(r.b_scale), scale.b) /
+                                          scale_at(call.input(r.y_scale), scale.y);
+                     float value = static_cast<float>(sum * static_cast<double>(factor));
+                     if (!is_float8(y.dtype))
+                       value = std::nearbyint(value) + zy[static_cast<std::size_t>(scale.y_zero)];
+                     encode(y.dtype, &value, y.mut<std::uint8_t>() + at, 1);
+                   });
 }
 
 void run_conv(const OpCall& call) {
@@ -142,7 +222,7 @@ void run_conv(const OpCall& call) {
                                               (code_at(w, (m * group_c + c) * kernel + k) - w_zero));
           }
         }
-        finish(call, r, plane * points + p, m, sum);
+        finish(call, r, plane * points + p, {0, m, 0, 0}, sum);
       }
     }
   });
@@ -176,13 +256,14 @@ void add_integer_references(Registry& registry) {
   Kernel kernel;
   const auto add = [&](const char* op, std::string (*reason)(const OpCall&), void (*run)(const OpCall&)) {
     kernel.op = op;
-    kernel.name = kernel_name(op, "reference");
+    kernel.name = kernel_name(op, run == run_float8 ? "float8" : "reference");
     kernel.why_not = reason;
     kernel.run = run;
     registry.add(kernel);
   };
   add("MatMulInteger", why_not, run_matmul);
   add("QLinearMatMul", why_not, run_matmul);
+  add("QLinearMatMul", float8_why_not, run_float8);
   add("ConvInteger", why_not, run_conv);
   add("QLinearConv", why_not, run_conv);
   add("DynamicQuantizeLinear", dynamic_why_not, run_dynamic);

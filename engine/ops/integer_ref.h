@@ -2,6 +2,8 @@
 //
 //   MatMulInteger   sum (a - za)(b - zb); za a number or one a row, zb a number or one a column
 //   ConvInteger     the same for convolutions; zw a number or one an output channel
+//   (in products of many matrices zero points and scales may be one a row, or column, of every matrix)
+//   QLinearMatMul also takes 8 bit floats, with sums in double
 //   QLinearMatMul, QLinearConv   saturate(rne(sum * (sa sb / sy)) + zy), bias int32 added before
 //   DynamicQuantizeLinear  range [min(0, x), max(0, x)], scale (max - min) / 255, zero point rne(-min /
 //   scale);
@@ -14,6 +16,7 @@
 namespace pare {
 
 class Registry;
+void add_matmul_integer_kernel(Registry& registry);  // tiles of qgemm.h
 void add_integer_references(Registry& registry);
 
 }  // namespace pare

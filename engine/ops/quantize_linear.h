@@ -35,7 +35,7 @@ std::string why_not(const OpCall& call, Direction direction);
 Kernel quantize_rows_kernel();  // vector loops of engine/numeric, cut over threads
 Kernel dequantize_rows_kernel();
 Kernel fake_quant_rows_kernel();
-Kernel quantize_narrow_kernel();  // float16 and bfloat16
+Kernel quantize_narrow_kernel();  // float16, bfloat16, int32; scales of E8M0
 Kernel dequantize_narrow_kernel();
 Kernel quantize_ref_kernel();  // the formula, element by element
 Kernel dequantize_ref_kernel();

@@ -219,7 +219,9 @@ inline std::vector<Tensor> check_case(const OpCase& c) {
     for (int level = 0; level <= static_cast<int>(std::min(best_isa(), Isa::kAvx512)); ++level) {
       set_isa(static_cast<Isa>(level));
       const std::string where = std::string(kernel->name) + " " + name(isa()) + " " + text(c);
-      const std::vector<Tensor> one = run_case(*kernel, c, 1).out, three = run_case(*kernel, c, 3).out;
+      const OpRun run = run_case(*kernel, c, 1);
+      if (!run.declined.empty()) continue;  // without the instructions that it needs
+      const std::vector<Tensor>&one = run.out, three = run_case(*kernel, c, 3).out;
       for (std::size_t i = 0; i < want.size(); ++i) {
         expect_close(one[i], want[i], c.relative, c.absolute, where);
         EXPECT_TRUE(equal_bytes(one[i], three[i])) << where << " depends on threads";
