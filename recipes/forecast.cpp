@@ -39,9 +39,9 @@ struct Probe {
 // One batch of the data's first samples, twice: the second is timed.
 Probe run_probe(RunState& state, const DatasetSpec& given, const Lowered& lowered, std::int64_t batch) {
   DatasetSpec spec = given;
-  spec.samples = batch;
+  spec.batch = batch;
   Dataset data(spec, model_inputs(state.graph()));
-  const std::int64_t end = data.batch_end(0, data.sample_count(), data.sample_count());
+  const std::int64_t end = data.batch_end(0, data.sample_count(), data.batch_size());
   const Batch samples = data.read(0, end, &state.pool());
   const std::int64_t before = current_anonymous_bytes();
   SessionOptions options;
