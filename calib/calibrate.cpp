@@ -130,24 +130,30 @@ CalibrateResult calibrate(Session& session, const std::vector<WatchedValue>& val
   return run_calibration(session, feed, values, data, options);
 }
 
+WatchableGraph lower_to_watch(const Graph& source, const std::vector<CalibratedValue>& values) {
+  LowerOptions lower;
+  for (const CalibratedValue& value : values)
+    (value.path.empty() ? lower.keep : lower.keep_inside[value.path]).push_back(value.id);
+  WatchableGraph result{lower_for_cpu(source, lower), {}};
+  for (const CalibratedValue& value : values) {
+    const std::string label = value_label(source, value.path, value.id);
+    const ValueId id = result.lowered.find(value.path, value.id);
+    if (id == ValueId::kNone)
+      fail(ErrorCode::kInternal, "'{}' was to be watched and was lowered away", label);
+    const Value& to = subgraph_at(*result.lowered.graph, value.path).value(id);
+    result.watched.push_back({id, label, physical_axis(to, value.channel_axis), value.path});
+  }
+  return result;
+}
+
 CalibrateResult calibrate(const Graph& source, const std::vector<CalibratedValue>& values, Dataset& data,
                           const CalibrateOptions& options) {
-  LowerOptions lower;
-  for (const CalibratedValue& value : values) lower.keep.push_back(value.id);
-  const Lowered lowered = lower_for_cpu(source, lower);
-  std::vector<WatchedValue> watched;
-  for (const CalibratedValue& value : values) {
-    const Value& from = source.value(value.id);
-    const ValueId id = lowered.find(value.id);
-    if (id == ValueId::kNone)
-      fail(ErrorCode::kInternal, "'{}' was to be watched and was lowered away", from.name);
-    watched.push_back({id, from.name, physical_axis(lowered.graph->value(id), value.channel_axis)});
-  }
+  const WatchableGraph graph = lower_to_watch(source, values);
   SessionOptions session_options;
   session_options.pool = options.pool;
-  Session session(lowered.graph, session_options);
+  Session session(graph.lowered.graph, session_options);
   StateFeed feed(data, source);
-  return run_calibration(session, feed, watched, data, options);
+  return run_calibration(session, feed, graph.watched, data, options);
 }
 
 }  // namespace pare

@@ -9,6 +9,7 @@
 #include "calib/statistics.h"
 #include "datasets/dataset.h"
 #include "engine/base/progress.h"
+#include "engine/build/lower_cpu.h"
 
 namespace pare {
 
@@ -35,12 +36,20 @@ CalibrateResult calibrate(Session& session, const std::vector<WatchedValue>& val
                           const CalibrateOptions& options);
 
 struct CalibratedValue {
-  ValueId id;             // in the source graph
-  int channel_axis = -1;  // of the source's shape; -1: no maxima a channel
+  ValueId id;              // in the source graph
+  int channel_axis = -1;   // of the source's shape; -1: no maxima a channel
+  SubgraphPath path = {};  // where in the source
 };
 
-// The same from a graph as a file has it: lowered for this processor with the values kept, and named as the
-// source names them. Error kInternal if the lowering lost one.
+// Lowered for this processor so that the values can be watched, and where they are then. `keep` of the
+// options is set. Error kInternal if the lowering lost one.
+struct WatchableGraph {
+  Lowered lowered;
+  std::vector<WatchedValue> watched;  // in the order of `values`, named by value_label
+};
+WatchableGraph lower_to_watch(const Graph& source, const std::vector<CalibratedValue>& values);
+
+// The same from a graph as a file has it, by lower_to_watch.
 CalibrateResult calibrate(const Graph& source, const std::vector<CalibratedValue>& values, Dataset& data,
                           const CalibrateOptions& options);
 

@@ -69,7 +69,7 @@ void MomentCollector::attach(Session& session, const std::vector<MomentRequest>&
     slot->square_unit = unit_for(request.amax * request.amax);
     Slot* raw = slot.get();
     slots_.push_back(std::move(slot));
-    session.watch(request.value.id,
+    session.watch(request.value.path, request.value.id,
                   [this, raw](ValueId, const TensorView& values) { collect(*raw, values); });
   }
 }

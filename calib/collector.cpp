@@ -105,12 +105,13 @@ int Collector::add(const std::string& name, int channel_axis) {
 
 void Collector::attach(Session& session, const std::vector<WatchedValue>& values) {
   for (const WatchedValue& watched : values) {
-    const DType type = session.graph().value(watched.id).dtype;
+    const DType type = subgraph_at(session.graph(), watched.path).value(watched.id).dtype;
     if (type != DType::kUndefined && !is_float(type))
       fail(ErrorCode::kUsage, "'{}' is {}: only floating-point values are calibrated", watched.name,
            name(type));
     const int index = add(watched.name, watched.channel_axis);
-    session.watch(watched.id, [this, index](ValueId, const TensorView& view) { collect(index, view); });
+    session.watch(watched.path, watched.id,
+                  [this, index](ValueId, const TensorView& view) { collect(index, view); });
   }
 }
 

@@ -16,7 +16,7 @@
 #include "calib/tensor_stats.h"
 #include "engine/base/tensor.h"
 #include "engine/base/thread_pool.h"
-#include "engine/ir/graph.h"
+#include "engine/ir/subgraph.h"
 
 namespace pare {
 
@@ -24,8 +24,9 @@ class Session;
 
 struct WatchedValue {
   ValueId id = ValueId::kNone;
-  std::string name;       // what the statistics call it: Value::origin or Value::name
-  int channel_axis = -1;  // of the value as it lies in memory; -1: no maxima a channel
+  std::string name;        // what the statistics call it: Value::origin or Value::name
+  int channel_axis = -1;   // of the value as it lies in memory; -1: no maxima a channel
+  SubgraphPath path = {};  // where the value stands: all iterations count, a branch never taken is unseen
 };
 
 class Collector {

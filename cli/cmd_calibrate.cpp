@@ -63,6 +63,9 @@ class Calibrate final : public Command {
       context.warn(fmt::format(
           "activations held {} NaN and {} infinite values: `pare stats show {}` names the tensors",
           s.nan_count(), s.inf_count(), output_));
+    for (const TensorStats& tensor : s.tensors)
+      if (!tensor.seen())
+        context.warn(fmt::format("'{}' was never computed: the data did not take its branch", tensor.name));
     Json& json = context.document();
     json["stats"] = output_;
     json["samples"] = s.samples;

@@ -5,15 +5,19 @@
 #include <utility>
 #include <vector>
 
+#include "engine/ir/subgraph.h"
 #include "eval/evaluate.h"
 
 namespace pare {
 
 struct LayerPair {
   ValueId reference, candidate;
+  SubgraphPath reference_path = {}, candidate_path = {};
 };
 // Outputs of Conv, ConvTranspose, Gemm, MatMul, Add and of the graph that both graphs have, in the order of
-// the reference graph. Values with the same origin (or, without one, the same name) are pairs.
+// the reference graph. Values with the same origin (or, without one, the same name) are pairs. Inside
+// subgraphs the same, where both have a subgraph of that label (subgraph.h); iterations are paired one by
+// one.
 std::vector<LayerPair> pair_layers(const Graph& reference, const Graph& candidate);
 
 struct LayerFigures {

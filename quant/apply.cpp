@@ -1,6 +1,7 @@
 // The one place that writes quantization decisions into a graph.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
@@ -155,12 +156,21 @@ Graph apply(const Graph& graph, const Plan& plan) {
   PARE_ASSERT(plan.activations.size() == plan.placement.activations.size());
   PARE_ASSERT(plan.weights.size() == plan.placement.weights.size());
   Graph quantized = graph;
-  for (std::size_t i = 0; i < plan.activations.size(); ++i)
-    apply_activation(quantized, plan.placement.activations[i], plan.activations[i]);
-  for (std::size_t i = 0; i < plan.weights.size(); ++i)
-    apply_weight(quantized, plan.placement.weights[i], plan.weights[i]);
-  for (const BiasSite& site : plan.placement.biases) apply_bias(quantized, site);
-  quantized.drop_unused_values();
+  std::set<SubgraphPath> changed;
+  const auto scope = [&](const SubgraphPath& path) -> Graph& {
+    changed.insert(path);
+    return own_subgraph_at(quantized, path);
+  };
+  for (std::size_t i = 0; i < plan.activations.size(); ++i) {
+    const ActivationSite& site = plan.placement.activations[i];
+    apply_activation(scope(site.path), site, plan.activations[i]);
+  }
+  for (std::size_t i = 0; i < plan.weights.size(); ++i) {
+    const WeightSite& site = plan.placement.weights[i];
+    apply_weight(scope(site.path), site, plan.weights[i]);
+  }
+  for (const BiasSite& site : plan.placement.biases) apply_bias(scope(site.path), site);
+  for (const SubgraphPath& path : changed) scope(path).drop_unused_values();
   verify(quantized);
   return quantized;
 }

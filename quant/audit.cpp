@@ -1,5 +1,6 @@
 #include "quant/audit.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/error.h"
@@ -11,11 +12,12 @@ namespace {
 
 class Auditor {
  public:
-  Auditor(const Graph& source, const Graph& read_back) : source_(source), back_(read_back) {}
+  Auditor(const Graph& source, const Graph& read_back) : whole_(source), whole_back_(read_back) {}
 
   void weight(const WeightSite& site, const WeightPlan& plan) {
-    const std::string name = source_.value(site.value).name;
+    const std::string name = value_label(whole_, site.path, site.value);
     ++result_.tensors;
+    if (!enter(site.path)) return complain(name, "its subgraph is not in the file");
     bool any = false;
     for (const Use& use : site.uses) {
       const Node* dq = dequantizer(use, name);
@@ -32,17 +34,18 @@ class Auditor {
   }
 
   void activation(const ActivationSite& site, const ActivationPlan& plan) {
-    const std::string name = source_.value(site.value).name;
+    const std::string name = value_label(whole_, site.path, site.value);
     ++result_.tensors;
+    if (!enter(site.path)) return complain(name, "its subgraph is not in the file");
     for (const Use& use : site.uses) {
       const Node* dq = dequantizer(use, name);
       if (dq == nullptr) continue;
-      const NodeId q_id = back_.producer(dq->in[0]);
-      if (q_id == NodeId::kNone || back_.node(q_id).op != "QuantizeLinear") {
+      const NodeId q_id = back_->producer(dq->in[0]);
+      if (q_id == NodeId::kNone || back_->node(q_id).op != "QuantizeLinear") {
         complain(name, "its DequantizeLinear does not follow a QuantizeLinear");
         continue;
       }
-      const Node& q = back_.node(q_id);
+      const Node& q = back_->node(q_id);
       for (const Node* node : {&q, dq}) {
         const Tensor scale = constant(node->in[1]);
         if (scale.size() != 1 || scale.dtype() != DType::kF32 || *scale.as<float>() != plan.scale)
@@ -64,27 +67,47 @@ class Auditor {
   }
 
   Tensor constant(ValueId id) const {
-    return id != ValueId::kNone && back_.is_constant(id) ? back_.value(id).constant : Tensor{};
+    return id != ValueId::kNone && back_->is_constant(id) ? back_->value(id).constant : Tensor{};
+  }
+
+  // Goes into a subgraph on both sides.
+  bool enter(const SubgraphPath& path) {
+    source_ = &whole_;
+    back_ = &whole_back_;
+    for (const SubgraphStep& step : path) {
+      const Node* other = counterpart(source_->node(step.node));
+      const std::vector<std::string> keys =
+          other == nullptr ? std::vector<std::string>{} : subgraph_attributes(*other);
+      if (std::find(keys.begin(), keys.end(), step.attribute) == keys.end()) return false;
+      source_ = &subgraph(source_->node(step.node), step.attribute);
+      back_ = &subgraph(*other, step.attribute);
+    }
+    return true;
   }
 
   // Nodes are found again by the name of their first output, which every writer keeps.
+  const Node* counterpart(const Node& node) const {
+    const std::string out = source_->value(node.out[0]).name;
+    ValueId value = back_->find_value(out + "_QuantizeLinear_Input");
+    if (value == ValueId::kNone) value = back_->find_value(out);
+    const NodeId found = value == ValueId::kNone ? NodeId::kNone : back_->producer(value);
+    return found == NodeId::kNone ? nullptr : &back_->node(found);
+  }
+
   const Node* dequantizer(const Use& use, const std::string& tensor) {
-    const Node& node = source_.node(use.node);
-    std::string out = source_.value(node.out[0]).name;
-    ValueId value = back_.find_value(out + "_QuantizeLinear_Input");
-    if (value == ValueId::kNone) value = back_.find_value(out);
-    const NodeId reader = value == ValueId::kNone ? NodeId::kNone : back_.producer(value);
-    if (reader == NodeId::kNone || static_cast<std::size_t>(use.slot) >= back_.node(reader).in.size()) {
+    const Node& node = source_->node(use.node);
+    const Node* reader = counterpart(node);
+    if (reader == nullptr || static_cast<std::size_t>(use.slot) >= reader->in.size()) {
       complain(tensor, fmt::format("its reader '{}' is not in the file", node.name));
       return nullptr;
     }
-    const ValueId in = back_.node(reader).in[static_cast<std::size_t>(use.slot)];
-    const NodeId producer = in == ValueId::kNone ? NodeId::kNone : back_.producer(in);
-    if (producer == NodeId::kNone || back_.node(producer).op != "DequantizeLinear") {
+    const ValueId in = reader->in[static_cast<std::size_t>(use.slot)];
+    const NodeId producer = in == ValueId::kNone ? NodeId::kNone : back_->producer(in);
+    if (producer == NodeId::kNone || back_->node(producer).op != "DequantizeLinear") {
       complain(tensor, fmt::format("input {} of '{}' is not dequantized in the file", use.slot, node.name));
       return nullptr;
     }
-    return &back_.node(producer);
+    return &back_->node(producer);
   }
 
   void same(const std::string& tensor, const char* what, const Tensor& got, const Tensor& want) {
@@ -98,7 +121,7 @@ class Auditor {
 
   // |w - dequantized| <= half the grid step at that place, or the code is the largest.
   void dequantized(const std::string& tensor, const WeightSite& site, const WeightPlan& plan) {
-    const Tensor& weight = source_.value(site.value).constant;
+    const Tensor& weight = source_->value(site.value).constant;
     const FormatInfo& info = format_info(site.format.dtype);
     const ScaleLayout layout = site.format.granularity == Granularity::kChannel
                                    ? ScaleLayout::per_channel(weight.dims(), site.axis)
@@ -126,8 +149,10 @@ class Auditor {
     }
   }
 
-  const Graph& source_;
-  const Graph& back_;
+  const Graph& whole_;
+  const Graph& whole_back_;
+  const Graph* source_ = nullptr;  // the graph that is looked at, in the plan
+  const Graph* back_ = nullptr;    // and in the file
   AuditResult result_;
 };
 

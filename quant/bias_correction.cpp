@@ -74,19 +74,21 @@ void subtract(Graph& graph, NodeId id, int slot, const std::vector<double>& d, c
 
 }  // namespace
 
-std::vector<BiasTarget> find_bias_targets(const Graph& graph, const Placement& placement) {
+std::vector<BiasTarget> find_bias_targets(const Graph& whole, const Placement& placement) {
   std::vector<BiasTarget> targets;
-  for (std::size_t w = 0; w < placement.weights.size(); ++w)
+  for (std::size_t w = 0; w < placement.weights.size(); ++w) {
+    const SubgraphPath& path = placement.weights[w].path;
+    const Graph& graph = subgraph_at(whole, path);
     for (const Use& use : placement.weights[w].uses) {
       if (use.slot != 1) continue;
       const Node& node = graph.node(use.node);
       WeightView view;
       if (!view_weight(graph, node, view)) continue;
-      BiasTarget target{use.node, w, 0, 1, view.ins * view.groups};
+      BiasTarget target{use.node, w, 0, 1, view.ins * view.groups, path};
       bool found = false;
       for (std::size_t a = 0; a < placement.activations.size() && !found; ++a)
         for (const Use& read : placement.activations[a].uses)
-          if (read.node == use.node && read.slot == 0) {
+          if (read.node == use.node && read.slot == 0 && placement.activations[a].path == path) {
             target.activation = a;
             found = true;
           }
@@ -104,10 +106,11 @@ std::vector<BiasTarget> find_bias_targets(const Graph& graph, const Placement& p
       target.channel_axis = node.is("Conv") ? 1 : static_cast<int>(rank) - 1;
       targets.push_back(target);
     }
+  }
   return targets;
 }
 
-void correct_biases(Graph& graph, const Plan& plan, const std::vector<BiasTarget>& targets,
+void correct_biases(Graph& whole, const Plan& plan, const std::vector<BiasTarget>& targets,
                     const std::vector<InputMeans>& means) {
   PARE_ASSERT(targets.size() == means.size());
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -115,6 +118,7 @@ void correct_biases(Graph& graph, const Plan& plan, const std::vector<BiasTarget
     const InputMeans& in = means[i];
     if (in.mean.size() != static_cast<std::size_t>(target.channels) || in.error.size() != in.mean.size())
       continue;
+    Graph& graph = own_subgraph_at(whole, target.path);
     const Node node = graph.node(target.node);
     WeightView view;
     if (!view_weight(graph, node, view)) continue;

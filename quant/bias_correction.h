@@ -25,6 +25,7 @@ struct BiasTarget {
   std::size_t activation = 0;   // index in plan.activations
   int channel_axis = 1;         // of the activation
   std::int64_t channels = 0;
+  SubgraphPath path = {};
 };
 
 // The nodes whose bias can take a correction: constant weight and activation both quantized.

@@ -32,7 +32,6 @@ class Placer {
   Placer(const Graph& graph, const Spec& spec) : graph_(graph), spec_(spec), rules_(spec) {}
 
   Placement run() {
-    placement_.unmatched = rules_.unmatched(graph_);
     measure_depth();
     for (const NodeId id : graph_.nodes()) {
       const Node& node = graph_.node(id);
@@ -243,9 +242,71 @@ class Placer {
 
 }  // namespace
 
+namespace {
+
+template <typename T>
+void append(std::vector<T>& to, std::vector<T>&& from, const SubgraphPath& path) {
+  for (T& one : from) {
+    one.path = path;
+    to.push_back(std::move(one));
+  }
+}
+
+}  // namespace
+
 Placement place(const Graph& graph, const Spec& spec) {
   check(spec);
-  return Placer(graph, spec).run();
+  Placement whole;
+  whole.unmatched = RuleBook(spec).unmatched(graph);
+  walk_graphs(graph, [&](const SubgraphPath& path, const Graph& scope) {
+    Placement part = Placer(scope, spec).run();
+    append(whole.activations, std::move(part.activations), path);
+    append(whole.weights, std::move(part.weights), path);
+    append(whole.biases, std::move(part.biases), path);
+    for (Skipped& row : part.skipped) {
+      if (!path.empty()) row.tensor = to_string(graph, path) + "/" + row.tensor;
+      whole.skipped.push_back(std::move(row));
+    }
+  });
+  return whole;
+}
+
+void leave_float(const Graph& graph, Placement& placement, const std::vector<std::size_t>& activations,
+                 const std::string& why) {
+  std::set<std::pair<SubgraphPath, NodeId>> nodes;
+  std::set<std::size_t> gone(activations.begin(), activations.end());
+  for (const std::size_t i : activations)
+    for (const Use& use : placement.activations[i].uses)
+      nodes.emplace(placement.activations[i].path, use.node);
+  const auto is_left = [&](const SubgraphPath& path, NodeId node) { return nodes.count({path, node}) != 0; };
+  const auto without = [&](auto site) {
+    std::vector<Use> uses;
+    for (const Use& use : site.uses)
+      if (!is_left(site.path, use.node)) uses.push_back(use);
+    site.uses = std::move(uses);
+    return site;
+  };
+  std::vector<ActivationSite> values;
+  for (std::size_t i = 0; i < placement.activations.size(); ++i) {
+    ActivationSite site = without(placement.activations[i]);
+    if (gone.count(i) == 0 && (!site.uses.empty() || site.graph_output)) values.push_back(std::move(site));
+  }
+  std::vector<WeightSite> weights;
+  for (const WeightSite& one : placement.weights) {
+    WeightSite site = without(one);
+    if (!site.uses.empty()) weights.push_back(std::move(site));
+  }
+  std::vector<BiasSite> biases;
+  for (const BiasSite& site : placement.biases)
+    if (!is_left(site.path, site.node)) biases.push_back(site);
+  placement.activations = std::move(values);
+  placement.weights = std::move(weights);
+  placement.biases = std::move(biases);
+  for (const auto& [path, id] : nodes) {
+    const Graph& scope = subgraph_at(graph, path);
+    const std::string name = label(scope.node(id), scope);
+    placement.skipped.push_back({path.empty() ? name : to_string(graph, path) + "/" + name, why});
+  }
 }
 
 }  // namespace pare::quant

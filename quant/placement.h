@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/ir/graph.h"
+#include "engine/ir/subgraph.h"
 #include "quant/spec.h"
 
 namespace pare::quant {
@@ -17,6 +17,7 @@ struct ActivationSite {
   Format format;
   std::string rule;         // the placement rule behind it: "input of Conv", "residual of Add"
   bool unit_range = false;  // a Softmax output: (0,1) whatever calibration saw
+  SubgraphPath path = {};   // of the graph that value and uses belong to
 };
 
 struct WeightSite {
@@ -24,12 +25,14 @@ struct WeightSite {
   std::vector<Use> uses;           // several when nodes share it
   int axis = 0;                    // of the output channels
   Format format;
+  SubgraphPath path = {};
 };
 
 // Bias of a quantized linear node kept as int32 codes with scale sx*sw (target onnxruntime).
 struct BiasSite {
   NodeId node = NodeId::kNone;
   int slot = 2;
+  SubgraphPath path = {};
 };
 
 struct Skipped {
@@ -48,6 +51,12 @@ struct Placement {
 // The graph must have shapes. Q/DQ that are in it already are kept and not doubled.
 // A weight and an activation are only quantized together: a node whose activations are left alone keeps
 // its float weights, unless spec.activations is off (weight-only).
+// Subgraphs are placed like the graph around them; their rows carry their path.
 Placement place(const Graph& graph, const Spec& spec);
+
+// Leaves float every node that reads one of these activations (by index), with its weights: they go out of
+// the placement, and each node gets a row in `skipped` with the reason.
+void leave_float(const Graph& graph, Placement& placement, const std::vector<std::size_t>& activations,
+                 const std::string& why);
 
 }  // namespace pare::quant

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/ir/subgraph.h"
 
 namespace pare::quant {
 namespace {
@@ -119,13 +120,15 @@ std::vector<std::string> RuleBook::unmatched(const Graph& graph) const {
   std::vector<std::string> list;
   if (impl_->rules.empty()) return list;
   std::set<std::string> layers, ops, tensors;
-  for (const NodeId id : graph.nodes()) {
-    const Node& node = graph.node(id);
-    ops.insert(node.op);
-    for (std::string& name : layer_names(graph, node)) layers.insert(std::move(name));
-    for (const ValueId in : node.in)
-      if (in != ValueId::kNone) tensors.insert(graph.value(in).name);
-  }
+  walk_graphs(graph, [&](const SubgraphPath&, const Graph& scope) {
+    for (const NodeId id : scope.nodes()) {
+      const Node& node = scope.node(id);
+      ops.insert(node.op);
+      for (std::string& name : layer_names(scope, node)) layers.insert(std::move(name));
+      for (const ValueId in : node.in)
+        if (in != ValueId::kNone) tensors.insert(scope.value(in).name);
+    }
+  });
   for (const CompiledRule& c : impl_->rules) {
     list_unmatched(c.name, "layer", layers, list);
     list_unmatched(c.op, "operator", ops, list);

@@ -178,9 +178,9 @@ std::vector<WeightPlan> plan_weights(const Graph& graph, const Placement& placem
   std::vector<WeightPlan> plans;
   for (const WeightSite& site : placement.weights) {
     try {
-      plans.push_back(plan_one(graph, site, method != "rtn", pool));
+      plans.push_back(plan_one(subgraph_at(graph, site.path), site, method != "rtn", pool));
     } catch (Error& error) {
-      error.at(fmt::format("weight '{}'", graph.value(site.value).name));
+      error.at(fmt::format("weight '{}'", value_label(graph, site.path, site.value)));
       throw;
     }
   }

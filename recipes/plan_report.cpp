@@ -18,7 +18,7 @@ void report_weights(Report& report, const QuantizeOutcome& o) {
     const quant::WeightSite& site = o.plan.placement.weights[i];
     const quant::WeightPlan& weight = o.plan.weights[i];
     ReportQuantized row;
-    row.tensor = o.source.value(site.value).name;
+    row.tensor = value_label(o.source, site.path, site.value);
     row.kind = "weight";
     row.format = name(site.format.dtype);
     row.granularity = quant::name(site.format.granularity);
@@ -34,7 +34,7 @@ void report_activation(Report& report, const QuantizeOutcome& o, std::size_t i) 
   const quant::ActivationPlan& activation = o.plan.activations[i];
   const FormatInfo& format = format_info(site.format.dtype);
   ReportQuantized row;
-  row.tensor = o.source.value(site.value).name;
+  row.tensor = value_label(o.source, site.path, site.value);
   row.kind = "activation";
   row.format = name(site.format.dtype);
   row.granularity = quant::name(site.format.granularity);
@@ -150,10 +150,11 @@ QuantizeChoices quantize_choices(const QuantizeSpec& recipe) {
 }
 
 std::vector<CalibratedValue> calibrated_values(const Graph& graph, const quant::Spec* spec) {
-  std::map<ValueId, int> axes;
+  std::map<std::pair<SubgraphPath, ValueId>, int> axes;
   const auto add = [&](const quant::Spec& one) {
     for (const CalibratedValue& request : values_to_watch(graph, one)) {
-      const auto [place, fresh] = axes.emplace(request.id, request.channel_axis);
+      const auto [place, fresh] =
+          axes.emplace(std::make_pair(request.path, request.id), request.channel_axis);
       if (!fresh && place->second < 0) place->second = request.channel_axis;
     }
   };
@@ -168,7 +169,7 @@ std::vector<CalibratedValue> calibrated_values(const Graph& graph, const quant::
     }
   }
   std::vector<CalibratedValue> values;
-  for (const auto& [id, axis] : axes) values.push_back({id, axis});
+  for (const auto& [at, axis] : axes) values.push_back({at.second, axis, at.first});
   return values;
 }
 

@@ -34,24 +34,6 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Where plain axis `axis` of a rank-4 value lies in [N,H,W,C].
-int physical_axis(const Value& value, int axis) {
-  constexpr int kMoved[] = {0, 3, 1, 2};
-  return value.layout == Layout::kChannelsLast && axis >= 0 && axis < 4 ? kMoved[axis] : axis;
-}
-
-Lowered lower_keeping(const Graph& graph, const std::vector<ValueId>& values) {
-  LowerOptions options;
-  options.keep = values;
-  return lower_for_cpu(graph, options);
-}
-
-WatchedValue watched(const Lowered& lowered, const Graph& graph, ValueId id, int channel_axis) {
-  const ValueId twin = lowered.find(id);
-  PARE_ASSERT(twin != ValueId::kNone);
-  return {twin, graph.value(id).name, physical_axis(lowered.graph->value(twin), channel_axis)};
-}
-
 const TensorStats* find_stats(const std::vector<TensorStats>& stats, const std::string& name) {
   const auto it = std::lower_bound(stats.begin(), stats.end(), name,
                                    [](const TensorStats& s, const std::string& n) { return s.name < n; });
@@ -66,10 +48,10 @@ RangeTarget range_target(const quant::Format& format) {
 }
 
 bool is_smoothable(const quant::SmoothGroup& group, const quant::Placement& placement) {
-  return std::any_of(placement.activations.begin(), placement.activations.end(),
-                     [&](const quant::ActivationSite& site) {
-                       return site.value == group.value && site.uses.size() == group.consumers.size();
-                     });
+  return std::any_of(
+      placement.activations.begin(), placement.activations.end(), [&](const quant::ActivationSite& site) {
+        return site.path.empty() && site.value == group.value && site.uses.size() == group.consumers.size();
+      });
 }
 
 // One float graph with everything needed to quantize it.
@@ -158,13 +140,27 @@ class Flow {
     return range_by_method(stats, target, method);
   }
 
+  // A branch that the data never took has no ranges: it cannot be quantized statically.
+  static void leave_unseen_float(const Graph& graph, quant::Placement& placement,
+                                 const std::vector<TensorStats>& stats) {
+    std::vector<std::size_t> unseen;
+    for (std::size_t i = 0; i < placement.activations.size(); ++i) {
+      const quant::ActivationSite& site = placement.activations[i];
+      const TensorStats* s = find_stats(stats, value_label(graph, site.path, site.value));
+      if (!site.path.empty() && s != nullptr && !s->seen()) unseen.push_back(i);
+    }
+    quant::leave_float(graph, placement, unseen,
+                       "the calibration data never took its branch, so there is no range: it stays float");
+  }
+
   Variant make_variant(const Graph& graph, const std::vector<TensorStats>& stats) {
     Variant v;
     v.graph = graph;
     v.placement = quant::place(graph, choices_.spec);
+    leave_unseen_float(graph, v.placement, stats);
     v.weights = quant::plan_weights(graph, v.placement, choices_.spec.method, *in_.pool);
     for (const quant::ActivationSite& site : v.placement.activations) {
-      const std::string& name = graph.value(site.value).name;
+      const std::string name = value_label(graph, site.path, site.value);
       const TensorStats* s = find_stats(stats, name);
       if (s == nullptr || !s->seen())
         throw make_error(ErrorCode::kUsage, "there are no statistics of '{}'", name)
@@ -244,12 +240,11 @@ class Flow {
     out_.candidates.push_back({c.label, c.score, false, watch.seconds()});
   }
 
-  std::vector<ChannelMoments> moments_of(const Graph& graph, const std::vector<ValueId>& values,
-                                         std::vector<MomentRequest> requests, const std::vector<int>& axes) {
-    const Lowered lowered = lower_keeping(graph, values);
-    Session session(lowered.graph, {in_.pool, true, false});
-    for (std::size_t i = 0; i < values.size(); ++i)
-      requests[i].value = watched(lowered, graph, values[i], axes[i]);
+  std::vector<ChannelMoments> moments_of(const Graph& graph, const std::vector<CalibratedValue>& values,
+                                         std::vector<MomentRequest> requests) {
+    const WatchableGraph watchable = lower_to_watch(graph, values);
+    Session session(watchable.lowered.graph, {in_.pool, true, false});
+    for (std::size_t i = 0; i < values.size(); ++i) requests[i].value = watchable.watched[i];
     MomentCollector collector(*in_.pool);
     collector.attach(session, requests);
     Dataset& data = *in_.calibration;
@@ -268,23 +263,21 @@ class Flow {
   // True when some group is worth smoothing; smoothed_ is complete then.
   bool smooth() {
     std::vector<quant::SmoothGroup> groups;
-    std::vector<ValueId> values;
+    std::vector<CalibratedValue> values;
     std::vector<MomentRequest> requests;
-    std::vector<int> axes;
     for (quant::SmoothGroup& group : quant::find_smooth_groups(base_.graph)) {
       const TensorStats* s = find_stats(in_.stats, base_.graph.value(group.value).name);
       if (!is_smoothable(group, base_.placement) || s == nullptr || s->amax() <= 0 ||
           s->channel_amax.size() != static_cast<std::size_t>(group.channels))
         continue;
-      values.push_back(group.value);
-      axes.push_back(group.channel_axis);
+      values.push_back({group.value, group.channel_axis});
       MomentRequest request;
       request.amax = static_cast<double>(s->amax());
       requests.push_back(request);
       groups.push_back(std::move(group));
     }
     if (groups.empty()) return false;
-    const std::vector<ChannelMoments> moments = moments_of(base_.graph, values, requests, axes);
+    const std::vector<ChannelMoments> moments = moments_of(base_.graph, values, requests);
     Graph graph = base_.graph;
     std::vector<CalibratedValue> changed;
     const double levels = format_info(choices_.spec.activations.dtype).largest;
@@ -324,29 +317,31 @@ class Flow {
   // The graph with corrected biases, for a plan whose ranges stay.
   Graph correct_bias(const Variant& v, const quant::Plan& plan, int& corrected) {
     const std::vector<quant::BiasTarget> targets = quant::find_bias_targets(v.graph, v.placement);
-    std::vector<ValueId> values;
+    std::vector<CalibratedValue> values;
     std::vector<MomentRequest> requests;
-    std::vector<int> axes;
     std::map<std::pair<std::size_t, int>, std::size_t> place;  // (activation, axis) -> request
     for (const quant::BiasTarget& target : targets) {
       const auto key = std::make_pair(target.activation, target.channel_axis);
       if (place.count(key) != 0 || v.stats[target.activation]->amax() <= 0) continue;
       // One watcher a value: a value read along two axes keeps its first.
-      const ValueId id = v.placement.activations[target.activation].value;
-      if (std::find(values.begin(), values.end(), id) != values.end()) continue;
+      const CalibratedValue value = {v.placement.activations[target.activation].value, target.channel_axis,
+                                     target.path};
+      if (std::any_of(values.begin(), values.end(), [&](const CalibratedValue& other) {
+            return other.id == value.id && other.path == value.path;
+          }))
+        continue;
       place[key] = values.size();
       MomentRequest request;
       request.amax = static_cast<double>(v.stats[target.activation]->amax());
       request.scale = plan.activations[target.activation].scale;
       request.zero_point = plan.activations[target.activation].zero_point;
       request.code_dtype = v.placement.activations[target.activation].format.dtype;
-      values.push_back(id);
-      axes.push_back(target.channel_axis);
+      values.push_back(value);
       requests.push_back(request);
     }
     Graph graph = v.graph;
     if (values.empty()) return graph;
-    const std::vector<ChannelMoments> moments = moments_of(v.graph, values, requests, axes);
+    const std::vector<ChannelMoments> moments = moments_of(v.graph, values, requests);
     std::vector<quant::InputMeans> means(targets.size());
     for (std::size_t i = 0; i < targets.size(); ++i) {
       const auto it = place.find({targets[i].activation, targets[i].channel_axis});
@@ -426,13 +421,13 @@ class Flow {
 
 std::vector<CalibratedValue> values_to_watch(const Graph& graph, const quant::Spec& spec) {
   const quant::Placement placement = quant::place(graph, spec);
-  std::map<ValueId, int> axes;
-  for (const quant::ActivationSite& site : placement.activations) axes[site.value] = -1;
+  std::map<std::pair<SubgraphPath, ValueId>, int> axes;
+  for (const quant::ActivationSite& site : placement.activations) axes[{site.path, site.value}] = -1;
   if (spec.method == "auto")
     for (const quant::SmoothGroup& group : quant::find_smooth_groups(graph))
-      if (is_smoothable(group, placement)) axes[group.value] = group.channel_axis;
+      if (is_smoothable(group, placement)) axes[{SubgraphPath(), group.value}] = group.channel_axis;
   std::vector<CalibratedValue> requests;
-  for (const auto& [value, axis] : axes) requests.push_back({value, axis});
+  for (const auto& [place, axis] : axes) requests.push_back({place.second, axis, place.first});
   return requests;
 }
 

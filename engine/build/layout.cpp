@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "engine/base/error.h"
 #include "engine/build/lowering.h"
@@ -38,7 +39,9 @@ bool is_quantizer(const Node& node) {
 
 class Assigner {
  public:
-  Assigner(Graph& graph, std::vector<ValueId>& twin) : graph_(graph), source_twin_(twin) {}
+  Assigner(Graph& graph, std::vector<ValueId>& twin) : graph_(graph), source_twin_(twin) {
+    for (const Capture& capture : graph.captures) captured_.insert(capture.inner);
+  }
 
   void run() {
     for (const NodeId id : graph_.nodes()) {
@@ -57,7 +60,8 @@ class Assigner {
  private:
   bool has_twin(ValueId id) const { return twins_.find(id) != twins_.end(); }
   bool has_plain(ValueId id) const {
-    return graph_.producer(id) != NodeId::kNone || graph_.is_input(id) || graph_.is_constant(id);
+    return graph_.producer(id) != NodeId::kNone || graph_.is_input(id) || graph_.is_constant(id) ||
+           captured_.count(id) != 0;
   }
   bool is_map(ValueId id) const { return id != ValueId::kNone && graph_.value(id).shape.rank() == 4; }
 
@@ -318,6 +322,7 @@ class Assigner {
   Graph& graph_;
   std::vector<ValueId>& source_twin_;
   std::map<ValueId, ValueId> twins_;
+  std::set<ValueId> captured_;
 };
 
 }  // namespace

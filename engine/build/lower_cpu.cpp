@@ -27,8 +27,13 @@ void replace_by_constants(Graph& graph, NodeId id, const std::vector<Tensor>& re
 
 void fold_constants(Graph& graph) {
   for (const NodeId id : graph.nodes())
-    if (is_foldable(graph, graph.node(id)))
-      replace_by_constants(graph, id, evaluate_constant_node(graph, graph.node(id)));
+    if (is_foldable(graph, graph.node(id))) {
+      try {
+        replace_by_constants(graph, id, evaluate_constant_node(graph, graph.node(id)));
+      } catch (const Error& error) {  // it fails in a run too, and only there if it is ever run
+        if (error.code() != ErrorCode::kUnsupported && error.code() != ErrorCode::kBadFile) throw;
+      }
+    }
 }
 
 namespace {
@@ -86,43 +91,87 @@ void remove_dead_nodes(Graph& graph) {
 
 }  // namespace
 
-ValueId Lowered::find(ValueId source) const {
+namespace {
+
+ValueId twin_in(const std::vector<ValueId>& twin, ValueId source) {
   const auto i = static_cast<std::size_t>(source);
   return i < twin.size() ? twin[i] : ValueId::kNone;
+}
+
+// One graph, after those inside it. Shapes are inferred before and after, for all of them together.
+class ScopeLowering {
+ public:
+  ScopeLowering(const LowerOptions& options, Lowered& lowered) : options_(options), lowered_(lowered) {}
+
+  void run(Graph& graph, const SubgraphPath& path) {
+    for (const NodeId id : graph.nodes())
+      for (const std::string& key : subgraph_attributes(graph.node(id))) {
+        SubgraphPath inner = path;
+        inner.push_back({id, key});
+        run(own_subgraph_at(graph, {{id, key}}), inner);
+      }
+    const auto asked = options_.keep_inside.find(path);
+    const std::vector<ValueId> keep = path.empty()                          ? options_.keep
+                                      : asked == options_.keep_inside.end() ? std::vector<ValueId>{}
+                                                                            : asked->second;
+    std::vector<ValueId>& twin = path.empty() ? lowered_.twin : lowered_.inside[path];
+    lower(graph, keep, twin);
+  }
+
+ private:
+  void lower(Graph& graph, const std::vector<ValueId>& keep, std::vector<ValueId>& twin) {
+    lowering::Kept kept;
+    kept.flags.resize(graph.value_count(), false);
+    for (const ValueId id : keep) kept.flags[static_cast<std::size_t>(id)] = true;
+    for (const ValueId id : graph.outputs) kept.flags[static_cast<std::size_t>(id)] = true;
+    twin.assign(graph.value_count(), ValueId::kNone);
+    lowering::expand_qlinear(graph);
+    std::vector<Realized> rows = lowering::lower_integer(graph, kept, {options_.integer, options_.fuse});
+    if (options_.integer && options_.fuse) lowering::lower_codes(graph, kept, rows);
+    lowered_.realized.insert(lowered_.realized.end(), rows.begin(), rows.end());
+    lowering::fold_constants(graph);
+    lowering::fuse_fake_quant(graph, kept);
+    if (options_.fuse) lowering::fuse_pointwise(graph, kept);
+    if (options_.fuse) lowering::fuse_linear(graph, kept);
+    if (options_.channels_last) lowering::assign_layout(graph, twin);
+    // What is watched counts as used: it must survive although nothing else reads it.
+    std::vector<ValueId> outputs = graph.outputs;
+    for (const ValueId id : keep) {
+      const ValueId moved = twin_in(twin, id);
+      graph.outputs.push_back(moved == ValueId::kNone ? id : moved);
+    }
+    remove_dead_nodes(graph);
+    graph.outputs = std::move(outputs);
+    for (std::size_t i = 0; i < twin.size(); ++i) {
+      const auto id = static_cast<ValueId>(i);
+      const Value& value = graph.value(id);
+      if (value.producer != NodeId::kNone || value.is_constant() || graph.is_input(id) ||
+          is_captured(graph, id))
+        twin[i] = id;
+    }
+    graph.drop_unused_values();
+  }
+
+  const LowerOptions& options_;
+  Lowered& lowered_;
+};
+
+}  // namespace
+
+ValueId Lowered::find(ValueId source) const { return twin_in(twin, source); }
+
+ValueId Lowered::find(const SubgraphPath& path, ValueId source) const {
+  if (path.empty()) return find(source);
+  const auto found = inside.find(path);
+  return found == inside.end() ? ValueId::kNone : twin_in(found->second, source);
 }
 
 Lowered lower_for_cpu(const Graph& source, const LowerOptions& options) {
   Lowered lowered;
   auto graph = std::make_shared<Graph>(source);
-  lowering::Kept kept;
-  kept.flags.resize(graph->value_count(), false);
-  for (const ValueId id : options.keep) kept.flags[static_cast<std::size_t>(id)] = true;
-  for (const ValueId id : graph->outputs) kept.flags[static_cast<std::size_t>(id)] = true;
-
+  pull_in_constants(*graph);
   infer_shapes(*graph);
-  lowered.twin.assign(graph->value_count(), ValueId::kNone);
-  lowering::expand_qlinear(*graph);
-  lowered.realized = lowering::lower_integer(*graph, kept, {options.integer, options.fuse});
-  if (options.integer && options.fuse) lowering::lower_codes(*graph, kept, lowered.realized);
-  lowering::fold_constants(*graph);
-  lowering::fuse_fake_quant(*graph, kept);
-  if (options.fuse) lowering::fuse_pointwise(*graph, kept);
-  if (options.fuse) lowering::fuse_linear(*graph, kept);
-  if (options.channels_last) lowering::assign_layout(*graph, lowered.twin);
-  // What is watched counts as used: it must survive although nothing else reads it.
-  std::vector<ValueId> outputs = graph->outputs;
-  for (const ValueId id : options.keep) {
-    const ValueId twin = lowered.find(id);
-    graph->outputs.push_back(twin == ValueId::kNone ? id : twin);
-  }
-  remove_dead_nodes(*graph);
-  graph->outputs = std::move(outputs);
-  for (std::size_t i = 0; i < lowered.twin.size(); ++i) {
-    const auto id = static_cast<ValueId>(i);
-    const Value& value = graph->value(id);
-    if (value.producer != NodeId::kNone || value.is_constant() || graph->is_input(id)) lowered.twin[i] = id;
-  }
-  graph->drop_unused_values();
+  ScopeLowering(options, lowered).run(*graph, {});
   infer_shapes(*graph);
   verify(*graph);
   lowered.graph = std::move(graph);

@@ -34,12 +34,23 @@ std::string to_string(const Graph& graph, const SubgraphPath& path) {
   const Graph* at = &graph;
   for (const SubgraphStep& step : path) {
     const Node& node = at->node(step.node);
-    const std::string name =
-        node.name.empty() ? node.op + "#" + std::to_string(static_cast<int>(step.node)) : node.name;
+    std::string name = node.name;
+    for (std::size_t i = 0; name.empty() && i < node.out.size(); ++i)
+      if (node.out[i] != ValueId::kNone) name = at->value(node.out[i]).name;
     text += (text.empty() ? "" : "/") + name + "." + step.attribute;
     at = &subgraph(node, step.attribute);
   }
   return text;
+}
+
+std::string value_label(const Graph& graph, const SubgraphPath& path, ValueId id) {
+  const std::string& name = subgraph_at(graph, path).value(id).name;
+  return path.empty() ? name : to_string(graph, path) + "/" + name;
+}
+
+bool is_captured(const Graph& graph, ValueId id) {
+  return std::any_of(graph.captures.begin(), graph.captures.end(),
+                     [&](const Capture& capture) { return capture.inner == id; });
 }
 
 const Graph& subgraph(const Node& node, std::string_view attribute) {

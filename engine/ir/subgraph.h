@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/ir/graph.h"
@@ -20,8 +21,16 @@ struct SubgraphStep {
 // From the main graph inwards; {} is the main graph itself.
 using SubgraphPath = std::vector<SubgraphStep>;
 
-// "If_3.then_branch/Loop_1.body", "" for the main graph. Nodes without a name by "#" and their number.
+// A value of a graph or of one inside it.
+using ValuePlace = std::pair<SubgraphPath, ValueId>;
+
+// "If_3.then_branch/Loop_1.body", "" for the main graph. A node without a name goes by that of
+// its first output, so that a label outlives a file.
 std::string to_string(const Graph& graph, const SubgraphPath& path);
+
+// What reports and statistics call a value: its name, behind the path when it is inside a subgraph
+// ("If_3.then_branch/conv_out").
+std::string value_label(const Graph& graph, const SubgraphPath& path, ValueId id);
 
 // The graph there. The path must exist.
 const Graph& subgraph_at(const Graph& graph, const SubgraphPath& path);
@@ -35,6 +44,7 @@ void walk_graphs(const Graph& graph,
 // The keys of a node's subgraph attributes, in order.
 std::vector<std::string> subgraph_attributes(const Node& node);
 bool has_subgraph(const Node& node);
+bool is_captured(const Graph& graph, ValueId id);                     // comes from the graph around
 const Graph& subgraph(const Node& node, std::string_view attribute);  // must be there
 
 // Captured values whose outer value is a constant become constants of the subgraph (sharing the memory),

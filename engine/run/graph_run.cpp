@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "engine/base/error.h"
+#include "engine/ir/fallback.h"
 #include "engine/run/control_flow.h"
 #include "engine/run/sequence_ops.h"
 
@@ -23,7 +24,9 @@ struct GraphRun::Step {
   const Node* node = nullptr;
   NodePlan plan;
   std::vector<Body> bodies;
-  std::vector<ValueId> free_after;  // values whose last reader this is
+  std::unique_ptr<GraphRun> fallback;  // instead of a kernel
+  bool falls_back = false;             // no kernel took the node
+  std::vector<ValueId> free_after;     // values whose last reader this is
   double seconds = 0;
   std::int64_t runs = 0;
 
@@ -61,6 +64,8 @@ GraphRun::GraphRun(const Graph& graph, RunContext& context) : graph_(graph), con
       if (out != ValueId::kNone) last_reader[index(out)] = self;  // nobody reads it: freed at once
     for (const std::string& key : subgraph_attributes(*step.node))
       step.bodies.push_back({key, std::make_unique<GraphRun>(subgraph(*step.node, key), context)});
+    if (has_valid_fallback(*step.node))
+      step.fallback = std::make_unique<GraphRun>(*step.node->fallback, context);
   }
   for (std::size_t i = 0; i < count; ++i) {
     const auto id = static_cast<ValueId>(i);
@@ -93,6 +98,8 @@ void GraphRun::forget() {
     if (slot.buffer >= 0) slot = Slot{};
   for (Step& step : steps_)
     for (Body& body : step.bodies) body.run->forget();
+  for (Step& step : steps_)
+    if (step.fallback != nullptr) step.fallback->forget();
 }
 
 void GraphRun::tell(ValueId id) {
@@ -159,7 +166,15 @@ void GraphRun::place_outputs(Step& step, Variant& v) {
 
 void GraphRun::run_kernel(Step& step) {
   const Node& node = *step.node;
-  Variant& v = step.plan.variant_for(slots_, context_);
+  Variant* found = nullptr;
+  try {
+    found = &step.plan.variant_for(slots_, context_);
+  } catch (const Error& error) {
+    if (step.fallback == nullptr || error.code() != ErrorCode::kUnsupported) throw;
+    step.falls_back = true;
+    return run_fallback(step);
+  }
+  Variant& v = *found;
   for (std::size_t i = 0; i < node.in.size(); ++i)
     if (node.in[i] != ValueId::kNone) v.in[i].data = slot(node.in[i]).view.data;
   place_outputs(step, v);
@@ -175,8 +190,24 @@ void GraphRun::run_kernel(Step& step) {
     step.seconds += seconds;
     context_.counted_seconds += seconds;
   }
-  for (const ValueId out : node.out)  // a kernel that forgot to allocate
-    PARE_ASSERT(out == ValueId::kNone || slot(out).view.data != nullptr);
+  for (std::size_t i = 0; i < node.out.size(); ++i)
+    if (v.out[i].present() && v.outputs[i].open()) {  // a kernel that forgot to allocate
+      const Dims& dims = slot(node.out[i]).view.dims;
+      PARE_ASSERT(std::none_of(dims.begin(), dims.end(), [](std::int64_t d) { return d < 0; }));
+    }
+}
+
+void GraphRun::run_fallback(Step& step) {
+  const Node& node = *step.node;
+  GraphRun& body = *step.fallback;
+  std::size_t k = 0;
+  for (const ValueId in : node.in)
+    if (in != ValueId::kNone) body.set(body.graph_.inputs.at(k++), share(slot(in), context_.pool));
+  body.run();
+  k = 0;
+  for (const ValueId out : node.out)
+    if (out != ValueId::kNone) slot(out) = body.output(k++);
+  body.clear();
 }
 
 void GraphRun::run_step(Step& step) {
@@ -191,6 +222,8 @@ void GraphRun::run_step(Step& step) {
       step.seconds += own;
       context_.counted_seconds += own;
     }
+  } else if (step.falls_back) {
+    run_fallback(step);
   } else {
     run_kernel(step);
   }
@@ -216,7 +249,9 @@ GraphRun& GraphRun::inner(const SubgraphStep& wanted) {
 
 void GraphRun::profile(const SubgraphPath& path, std::vector<Session::Profile>& rows) const {
   for (const Step& step : steps_) {
-    const std::string used = step.plan.kernel(), kernel = used.empty() ? step.node->op + "/engine" : used;
+    const std::string used = step.plan.kernel(), kernel = step.falls_back ? step.node->op + "/function body"
+                                                          : used.empty()  ? step.node->op + "/engine"
+                                                                          : used;
     if (step.runs > 0) rows.push_back({step.id, kernel, step.seconds, step.runs, path});
     for (const Body& body : step.bodies) {
       SubgraphPath inner = path;

@@ -46,6 +46,7 @@ class GraphRun {
 
   void run_step(Step& step);
   void run_kernel(Step& step);
+  void run_fallback(Step& step);
   void place_outputs(Step& step, Variant& variant);
   int reusable_input(const Step& step, const Variant& variant, std::int64_t bytes) const;
   void tell(ValueId id);

@@ -12,6 +12,7 @@
 #include "graphsurgeon/onnx/check.h"
 #include "graphsurgeon/onnx/external_data.h"
 #include "graphsurgeon/onnx/external_store.h"
+#include "graphsurgeon/onnx/fallback.h"
 #include "graphsurgeon/onnx/header.h"
 #include "graphsurgeon/onnx/import_graph.h"
 #include "graphsurgeon/onnx/known_ops.h"
@@ -110,6 +111,7 @@ Graph read_model(std::span<const std::byte> bytes, std::shared_ptr<const void> o
   for (const auto& raiser : scope.raisers) raiser->finish();
   graph.drop_unused_values();
   verify(graph);
+  attach_fallbacks(graph);
   return graph;
 }
 

@@ -3,13 +3,14 @@
 // Every node comes in its newest form (raise.h), whatever opset the file has (ai.onnx 1 to 27). Constant
 // nodes and initializers become constants: views into the mapped file where alignment allows. Initializers
 // that are also inputs are constants, not inputs. Model-local functions, and operators that pare does not
-// know but ONNX defines by a function body, are inlined. Value::origin is the name in the file; names,
-// symbolic sizes, opset and metadata_props are kept. Shapes are inferred and the graph is verified.
+// know but ONNX defines by a function body, are inlined; nodes whose types no kernel takes get their
+// operator's body as Node::fallback. Value::origin is the name in the file; names, symbolic sizes, opset and
+// metadata_props are kept. Shapes are inferred and the graph is verified.
 //
 // Errors, with file and node or tensor in `where`:
 //   kBadFile      missing, empty, cut short, not ONNX, invalid by the rules of onnx.checker or verify(),
 //                 external data that is missing, has another checksum or leads out of the model's folder
-//   kUnsupported  an unknown operator (with domain and opset), an opset outside 1..27, sequences, sparse
+//   kUnsupported  an unknown operator (with domain and opset), an opset outside 1..27, maps, sparse
 //   tensors
 #pragma once
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/ir/fallback.h"
 #include "engine/run/session.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 
@@ -274,7 +275,56 @@ TEST_F(ControlFlow, ConstantsArePulledIn) {
   EXPECT_TRUE(subgraph_at(g, {{node, "else_branch"}}).is_constant(inner));
   EXPECT_EQ(fed(false), (std::vector<float>{3, 4}));
   EXPECT_EQ(fed(true), (std::vector<float>{4, 5}));
-  EXPECT_EQ(to_string(g, {{node, "else_branch"}}).rfind("If#", 0), 0U);
+  EXPECT_EQ(to_string(g, {{node, "else_branch"}}), "y.else_branch");
+}
+
+// No kernel computes Attention in double: its function body (it depends on attributes and on which inputs
+// there are) runs instead, inside a branch as well, and agrees with the float32 kernel to its rounding.
+TEST_F(ControlFlow, FunctionBodiesStandInForKernels) {
+  const auto model = [](const char* type) {
+    const std::string t = type;
+    return "g (bool c, " + t + "[1,2,N,4] q, " + t + "[1,2,M,4] k, " + t + "[1,2,M,4] v) => (" + t +
+           "[1,2,P,4] y, " + t +
+           "[1,2,Q,4] z) {"
+           "  y = Attention <is_causal = 1, scale = 0.5> (q, k, v)"
+           "  z = If (c) <then_branch = a () => (" +
+           t +
+           "[1,2,R,4] p) { p = Attention(q, k, v) },"
+           "              else_branch = b () => (" +
+           t + "[1,2,S,4] r) { r = Identity(q) }> }";
+  };
+  const auto input = [](DType type, std::int64_t rows, float step) {
+    Tensor t = Tensor::allocate(type, {1, 2, rows, 4});
+    for (std::int64_t i = 0; i < t.size(); ++i) {
+      const float value = std::sin(static_cast<float>(i) * step);
+      if (type == DType::kF64)
+        t.mut<double>()[i] = static_cast<double>(value);
+      else
+        t.mut<float>()[i] = value;
+    }
+    return t;
+  };
+  const auto fed = [&](DType type) {
+    return std::vector<Tensor>{flag(true), input(type, 3, 0.7F), input(type, 5, 1.3F), input(type, 5, 2.1F)};
+  };
+  const std::vector<Tensor> want = session(model("float"), 24).run(fed(DType::kF32));
+  Session& s = session(model("double"), 24);
+  const Graph& g = s.graph();
+  EXPECT_NE(g.node(g.producer(g.outputs[0])).fallback, nullptr);
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<Tensor> got = s.run(fed(DType::kF64));
+    for (std::size_t k = 0; k < 2; ++k) {
+      ASSERT_EQ(got[k].dims(), want[k].dims());
+      for (std::int64_t i = 0; i < want[k].size(); ++i)
+        EXPECT_NEAR(got[k].as<double>()[i], static_cast<double>(want[k].as<float>()[i]), 1e-5);
+    }
+  }
+  // A node that a pass has changed is not what its body computes any more.
+  Graph changed = g;
+  Node& node = changed.node(changed.producer(changed.outputs[0]));
+  EXPECT_TRUE(has_valid_fallback(node));
+  node.attrs["scale"] = 0.25F;
+  EXPECT_FALSE(has_valid_fallback(node));
 }
 
 }  // namespace

@@ -1,0 +1,162 @@
+// Quantization inside If branches: taps, placement, codes, file, audit, integer kernels, layer pairs.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "datasets/random.h"
+#include "engine/build/lower_cpu.h"
+#include "engine/run/session.h"
+#include "eval/pair_layers.h"
+#include "graphsurgeon/onnx/write.h"
+#include "quant/audit.h"
+#include "recipes/quantize_model.h"
+#include "tests/unit/graphsurgeon/text_model.h"
+
+namespace pare {
+namespace {
+
+Tensor normal(Dims dims, std::uint64_t seed) {
+  SplitMix random(seed);
+  Tensor t = Tensor::allocate(DType::kF32, std::move(dims));
+  for (std::int64_t i = 0; i < t.size(); ++i) t.mut<float>()[i] = random.normal();
+  return t;
+}
+Tensor flag(bool v) { return Tensor::from<std::uint8_t>(DType::kBool, {}, {static_cast<std::uint8_t>(v)}); }
+
+// "<float[8,3,3,3] w = {...}>"
+std::string constant(const std::string& type, const std::string& name, std::int64_t count,
+                     std::uint64_t seed) {
+  const Tensor values = normal({count}, seed);
+  std::string text = type + " " + name + " = {";
+  for (std::int64_t i = 0; i < count; ++i)
+    text += (i != 0 ? "," : "") + std::to_string(values.as<float>()[i] * 0.3F);
+  return text + "}";
+}
+
+// The same small network twice, with weights of its own, in the two branches of an If.
+Graph two_branches() {
+  const auto branch = [](const std::string& p, std::uint64_t seed) {
+    return "g_" + p + " () => (float[N,5] " + p + "_y) <" + constant("float[8,3,3,3]", p + "_w", 216, seed) +
+           ", " + constant("float[8]", p + "_b", 8, seed + 1) + ", " +
+           constant("float[8,5]", p + "_v", 40, seed + 2) + "> {" + p + "_h = Conv <pads = [1,1,1,1]> (x, " +
+           p + "_w, " + p + "_b) " + p + "_r = Relu(" + p + "_h) " + p + "_m = GlobalAveragePool(" + p +
+           "_r) " + p + "_f = Flatten(" + p + "_m) " + p + "_y = Gemm(" + p + "_f, " + p + "_v) }";
+  };
+  return text_graph(21, "g (bool c, float[N,3,8,8] x) => (float[N,5] y) { y = If (c) <then_branch = " +
+                            branch("t", 1) + ", else_branch = " + branch("e", 11) + "> }");
+}
+
+std::vector<Tensor> run(const Graph& graph, const LowerOptions& options, bool c, ThreadPool& pool) {
+  SessionOptions session_options;
+  session_options.pool = &pool;
+  Session session(lower_for_cpu(graph, options).graph, session_options);
+  return session.run({flag(c), normal({4, 3, 8, 8}, 99)});
+}
+
+double sqnr_db(const Tensor& want, const Tensor& got) {
+  double signal = 0, noise = 0;
+  for (std::int64_t i = 0; i < want.size(); ++i) {
+    const double r = static_cast<double>(want.as<float>()[i]), c = static_cast<double>(got.as<float>()[i]);
+    signal += r * r;
+    noise += (r - c) * (r - c);
+  }
+  return 10 * std::log10(signal / noise);
+}
+
+TEST(SubgraphQuantize, TheBranchThatTheDataTakesIsQuantizedTheOtherStaysFloat) {
+  ThreadPool pool(2);
+  const Graph graph = two_branches();
+  QuantizeChoices choices;
+  choices.spec.method = "search";
+  choices.calibrator = "mse";
+  const std::vector<CalibratedValue> values = values_to_watch(graph, choices.spec);
+  ASSERT_EQ(values.size(), 4U);  // the inputs of Conv and Gemm in each branch
+  const WatchableGraph watchable = lower_to_watch(graph, values);
+  std::set<std::string> names;
+  for (const WatchedValue& value : watchable.watched) names.insert(value.name);
+  EXPECT_EQ(names, (std::set<std::string>{"y.then_branch/x", "y.then_branch/t_f", "y.else_branch/x",
+                                          "y.else_branch/e_f"}));
+  SessionOptions session_options;
+  session_options.pool = &pool;
+  Session session(watchable.lowered.graph, session_options);
+  Collector collector(pool);
+  collector.attach(session, watchable.watched);
+  for (std::uint64_t i = 0; i < 4; ++i) session.run({flag(true), normal({4, 3, 8, 8}, 50 + i)});
+
+  QuantizeInput input;
+  input.graph = &graph;
+  input.stats = collector.stats();
+  input.pool = &pool;
+  const QuantizeOutcome outcome = quantize_model(input, choices);
+  EXPECT_EQ(outcome.plan.activations.size(), 2U);
+  EXPECT_EQ(outcome.plan.weights.size(), 2U);
+  std::set<std::string> skipped;
+  for (const quant::Skipped& row : outcome.plan.placement.skipped) {
+    skipped.insert(row.tensor);
+    EXPECT_NE(row.why.find("never took its branch"), std::string::npos) << row.why;
+  }
+  EXPECT_EQ(skipped, (std::set<std::string>{"y.else_branch/e_h", "y.else_branch/e_y"}));
+
+  const Graph back = read_bytes(onnx_bytes(outcome.quantized));
+  const quant::AuditResult audit = quant::audit(outcome.source, outcome.plan, back);
+  EXPECT_TRUE(audit.passed()) << audit.mismatches[0].tensor << ": " << audit.mismatches[0].what;
+  EXPECT_EQ(audit.tensors, 4);
+
+  LowerOptions fake, integer;
+  integer.integer = true;
+  int kernels = 0;
+  for (const Realized& row : lower_for_cpu(back, integer).realized)
+    kernels += row.realized == "int8 x int8 kernel" ? 1 : 0;
+  EXPECT_EQ(kernels, 2);
+  const Tensor want = run(graph, fake, true, pool)[0];
+  // 8 bits, a few layers, ranges by least error: about 35 dB; 25 is far from what a wrong scale would give.
+  EXPECT_GT(sqnr_db(want, run(back, fake, true, pool)[0]), 25);
+  EXPECT_GT(sqnr_db(want, run(back, integer, true, pool)[0]), 25);
+  EXPECT_LT(sqnr_db(want, run(back, integer, true, pool)[0]), 80);  // it is quantized
+  EXPECT_TRUE(equal_bytes(run(back, integer, false, pool)[0], run(graph, fake, false, pool)[0]));
+
+  // A code changed in the file is found inside the branch, too.
+  Graph damaged = back;
+  const NodeId branch = damaged.producer(damaged.outputs[0]);
+  Graph& then = own_subgraph_at(damaged, {{branch, "then_branch"}});
+  for (std::size_t i = 0; i < then.value_count(); ++i) {
+    Value& value = then.value(static_cast<ValueId>(i));
+    if (!value.is_constant() || value.dtype != DType::kI8 || value.constant.size() < 40) continue;
+    value.constant = value.constant.clone();
+    value.constant.mut<std::int8_t>()[3] ^= 1;
+    break;
+  }
+  EXPECT_FALSE(quant::audit(outcome.source, outcome.plan, damaged).passed());
+
+  std::set<std::string> paired;
+  for (const LayerPair& pair : pair_layers(graph, back)) {
+    EXPECT_EQ(value_label(graph, pair.reference_path, pair.reference),
+              value_label(back, pair.candidate_path, pair.candidate));
+    paired.insert(value_label(graph, pair.reference_path, pair.reference));
+  }
+  EXPECT_EQ(paired, (std::set<std::string>{"y", "y.then_branch/t_h", "y.then_branch/t_y", "y.else_branch/e_h",
+                                           "y.else_branch/e_y"}));
+}
+
+// What fusion does around an If it does inside: bias and activation move into the convolution.
+TEST(SubgraphQuantize, BranchesAreFused) {
+  const Graph graph = two_branches();
+  const Lowered lowered = lower_for_cpu(graph);
+  const Graph& g = *lowered.graph;
+  const Graph& then = subgraph_at(g, {{g.producer(g.outputs[0]), "then_branch"}});
+  int convolutions = 0;
+  for (const NodeId id : then.nodes()) {
+    convolutions += then.node(id).is("pare", "Conv") ? 1 : 0;
+    EXPECT_FALSE(then.node(id).is("Conv"));
+    EXPECT_FALSE(then.node(id).is("Relu"));
+  }
+  EXPECT_EQ(convolutions, 1);
+  ThreadPool pool(1);
+  LowerOptions plain;
+  plain.fuse = plain.channels_last = false;
+  for (const bool c : {true, false})
+    EXPECT_GT(sqnr_db(run(graph, plain, c, pool)[0], run(graph, {}, c, pool)[0]), 110);  // rounding
+}
+
+}  // namespace
+}  // namespace pare
