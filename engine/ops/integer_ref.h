@@ -16,7 +16,7 @@
 namespace pare {
 
 class Registry;
-void add_matmul_integer_kernel(Registry& registry);  // tiles of qgemm.h
+void add_integer_kernels(Registry& registry);  // tiles of qgemm.h
 void add_integer_references(Registry& registry);
 
 }  // namespace pare

@@ -58,7 +58,7 @@ void register_basic(Registry& registry) {
   add_linear_attention_references(registry);
   add_recurrent_kernels(registry);
   add_recurrent_references(registry);
-  add_matmul_integer_kernel(registry);
+  add_integer_kernels(registry);
   add_integer_references(registry);
   add_random_references(registry);
   add_string_references(registry);

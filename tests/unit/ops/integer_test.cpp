@@ -75,6 +75,27 @@ TEST(Integer, ConvolutionsOfOneTwoThreeAndFourAxes) {
   }
 }
 
+TEST(Integer, ConvolutionsOfEveryTypeGroupAndZeroPoint) {
+  for (const DType x : {DType::kU8, DType::kI8})
+    for (const DType w : {DType::kU8, DType::kI8})
+      for (const std::int64_t group : {1, 3, 6}) {
+        const Attributes attrs{
+            {"group", group}, {"pads", Dims{1, 0, 2, 1}}, {"strides", Dims{2, 1}}, {"dilations", Dims{1, 2}}};
+        OpCase c{"ConvInteger", {codes(x, {2, 6, 11, 9}, 1), codes(w, {12, 6 / group, 3, 2}, 2)}, attrs};
+        for (const bool constants : {false, true}) {
+          c.constants = constants;
+          c.in.resize(2);
+          check_case(c);
+          c.in.push_back(codes(x, {}, 3));
+          c.in.push_back(codes(w, {}, 4));
+          check_case(c);
+          c.in[3] = codes(w, {12}, 5);
+          check_case(c);
+        }
+      }
+  check_case({"ConvInteger", {codes(DType::kU8, {0, 2, 3}, 1), codes(DType::kI8, {4, 2, 2}, 2)}});
+}
+
 TEST(Integer, ProductsOfEightBitFloats) {
   const auto e4m3 = [](Dims dims, const std::vector<float>& v) {
     return to_type(of(std::move(dims), v), DType::kE4M3FN);
