@@ -121,7 +121,8 @@ class Bench final : public Command {
     options.only_invariant = false;
     options.profile = true;
     Session session(lowered.graph, options);
-    for (int i = 0; i < 10; ++i) session.run(inputs);
+    constexpr int kRuns = 10;
+    for (int i = 0; i < kRuns; ++i) session.run(inputs);
     std::vector<Session::Profile> profile = session.profile();
     std::stable_sort(profile.begin(), profile.end(),
                      [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
@@ -129,11 +130,13 @@ class Bench final : public Command {
     for (const Session::Profile& row : profile) total += row.seconds;
     Json list = Json::array();
     for (const Session::Profile& row : profile) {
-      const Node& node = lowered.graph->node(row.node);
-      const double ms = row.runs == 0 ? 0 : row.seconds * 1000 / static_cast<double>(row.runs);
-      list.push_back({{"name", node.name}, {"op", node.op}, {"kernel", row.kernel}, {"ms", ms}});
+      const Node& node = subgraph_at(*lowered.graph, row.path).node(row.node);
+      const std::string name =
+          row.path.empty() ? node.name : to_string(*lowered.graph, row.path) + "/" + node.name;
+      const double ms = row.seconds * 1000 / kRuns;  // all iterations of one run
+      list.push_back({{"name", name}, {"op", node.op}, {"kernel", row.kernel}, {"ms", ms}});
       context.print(fmt::format("{:9.3f} ms {:5.1f} %  {:<28} {}", ms,
-                                total > 0 ? 100 * row.seconds / total : 0, row.kernel, node.name));
+                                total > 0 ? 100 * row.seconds / total : 0, row.kernel, name));
     }
     context.document()["layers"] = std::move(list);
   }

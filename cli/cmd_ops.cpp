@@ -32,9 +32,13 @@ class Ops final : public Command {
  private:
   static void operators(Context& context) {
     std::map<std::string, std::vector<std::string>> by_op;
-    for (const OpSchema* schema : all_schemas())
-      by_op[schema->domain.empty() ? std::string(schema->op)
-                                   : fmt::format("{}.{}", schema->domain, schema->op)];
+    for (const OpSchema* schema : all_schemas()) {
+      auto& kernels = by_op[schema->domain.empty() ? std::string(schema->op)
+                                                   : fmt::format("{}.{}", schema->domain, schema->op)];
+      // Control flow, sequences and optionals: the session's own work.
+      if (!schema->tensors && cpu_registry().candidates(schema->domain, schema->op, Backend::kCpu).empty())
+        kernels.push_back(std::string(schema->op) + "/engine");
+    }
     for (const Kernel& kernel : cpu_registry().kernels()) {
       const std::string op =
           kernel.domain.empty() ? std::string(kernel.op) : fmt::format("{}.{}", kernel.domain, kernel.op);

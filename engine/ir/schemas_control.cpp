@@ -9,9 +9,9 @@ namespace {
 void nothing(InferContext&) {}
 
 constexpr OpSchema kSchemas[] = {
-    {"", "If", 1, 1, 1, -1, nothing},
+    {"", "If", 1, 1, 1, -1, nothing, true, false},
     {"", "Loop", 2, -1, 1, -1, nothing, true, false},
-    {"", "Scan", 1, -1, 1, -1, nothing},
+    {"", "Scan", 1, -1, 1, -1, nothing, true, false},
     {"", "SequenceMap", 1, -1, 1, -1, nothing, true, false},
 };
 

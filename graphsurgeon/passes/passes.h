@@ -18,6 +18,10 @@ extern const Pass kFoldShapes;
 // Not: random operators, Quantize/DequantizeLinear, what grows the model beyond PassContext's limits.
 extern const Pass kFoldConstants;
 
+//   a constant that a subgraph captures                the subgraph's own constant, in the same memory
+// So that what other passes and quantization do with constants they do inside as well.
+extern const Pass kPullInConstants;
+
 //   If(constant, then, else)                           the branch taken, in place
 extern const Pass kInlineIf;
 

@@ -14,6 +14,7 @@ FEW = ['--set', 'evaluate.layer_samples=0', '--set', 'quantize.method=search', '
 CASES = [
     ('ocr/recognizer-int8', ['--set', 'evaluate.layer_samples=0'], True, {'cer': (0, 0.0099)}),
     ('silero/sequence-int8', [], True, {'frame_agreement': (0.98, 1), 'max_abs': (0, 1)}),
+    ('silero/v6-int8', [], True, {'frame_agreement': (0.99, 1), 'max_abs': (0, 1)}),
     ('blazeface/blazeface-int8', ['--set', 'evaluate.layer_samples=0'], True, {'box_agreement': (0.85, 1)}),
     ('efficientnet/lite0-int8', [*FEW, '--set', 'datasets.test.samples=8'], None,
      {'top1_agreement': (0.5, 1), 'output_sqnr_db': (10, 60)}),

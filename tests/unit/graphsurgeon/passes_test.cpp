@@ -347,6 +347,23 @@ TEST(RemoveDeadCode, DropsCapturesThatNobodyReads) {
   EXPECT_EQ(canonical_text(graph), canonical_text(expected));
 }
 
+// A weight that is computed outside of the branches that use it becomes a constant of each, captured no more.
+TEST(PullInConstants, BranchesOwnTheWeightsThatFoldOutside) {
+  Graph graph =
+      text_graph(17, R"(g (bool c, float[2] x) => (float[2] y) <float[2] a = {1,2}, float[2] b = {10,20}> {
+      w = Add(a, b)
+      y = If (c) <then_branch = t () => (float[2] p) { p = Mul(x, w) },
+                  else_branch = e () => (float[2] q) { q = If (c) <then_branch = t2 () => (float[2] r) { r = Sub(x, w) },
+                                                    else_branch = e2 () => (float[2] s) { s = Neg(x) }> }> })");
+  const Graph expected = text_graph(17, R"(g (bool c, float[2] x) => (float[2] y) {
+      y = If (c) <then_branch = t () => (float[2] p) <float[2] w = {11,22}> { p = Mul(x, w) },
+                  else_branch = e () => (float[2] q) { q = If (c) <
+                      then_branch = t2 () => (float[2] r) <float[2] w = {11,22}> { r = Sub(x, w) },
+                      else_branch = e2 () => (float[2] s) { s = Neg(x) }> }> })");
+  const auto reports = run_passes(graph, simplify_passes(), {});
+  EXPECT_EQ(canonical_text(graph), canonical_text(expected));
+}
+
 TEST(RunPasses, LeavesOutWhatItIsTold) {
   Graph graph = text_graph(17, "g (float[2] x) => (float[2] y) { a = Identity(x) y = Relu(a) }");
   RunPassesOptions options;

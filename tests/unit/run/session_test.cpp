@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/ir/schema.h"
+#include "engine/run/node_plan.h"
 
 namespace pare {
 namespace {
@@ -150,6 +151,32 @@ TEST(Session, SizesThatOnlyTheDataKnows) {
     EXPECT_EQ(session.run({row({})})[0].dims(), (Dims{0}));
     EXPECT_EQ(values(session.run({row({1, 2, 3})})[0]), (std::vector<float>{2, 4, 6}));
   }
+}
+
+// What was prepared for a shape is kept: going round a dozen shapes prepares nothing twice.
+TEST(Session, ShapesSeenBeforeArePreparedOnce) {
+  Builder b;
+  const ValueId x = b.input("x", {Dim::named("n"), Dim::of(512)});
+  Tensor weight = Tensor::allocate(DType::kF32, {512, 512});
+  std::fill_n(weight.mut<float>(), weight.size(), 0.5F);
+  const ValueId w = b.graph.add_constant("w", weight);
+  ThreadPool pool(1);
+  const auto g = b.finish({b.op("MatMul", {x, w})});
+  RunContext context{{&pool, true, false}, {}, {}, 0};
+  NodePlan plan(*g, g->node(g->nodes()[0]));
+  std::vector<Slot> slots(g->value_count());
+  slots[static_cast<std::size_t>(w)].view = g->value(w).constant.view();
+  std::map<std::int64_t, const void*> prepared;
+  for (int round = 0; round < 3; ++round)
+    for (std::int64_t n = 1; n <= 12; ++n) {
+      Tensor in = Tensor::allocate(DType::kF32, {n, 512});
+      slots[static_cast<std::size_t>(x)].view = in.view();
+      const Variant& v = plan.variant_for(slots, context);
+      ASSERT_NE(v.prepared, nullptr);
+      const auto [it, fresh] = prepared.emplace(n, v.prepared.get());
+      EXPECT_EQ(fresh, round == 0);
+      EXPECT_EQ(it->second, v.prepared.get()) << n;
+    }
 }
 
 TEST(Session, WatchersSeeInputsConstantsAndResults) {
