@@ -7,6 +7,7 @@ namespace pare::lowering {
 namespace {
 
 bool is_plain_linear(const Graph& graph, const Node& node) {
+  if (node.out.empty() || node.out[0] == ValueId::kNone) return false;
   if (graph.value(node.out[0]).dtype != DType::kF32) return false;
   if (node.is("Conv") || node.is("ConvTranspose")) {
     return graph.value(node.in[0]).shape.rank() == 4 && graph.is_constant(node.in[1]) &&

@@ -33,7 +33,8 @@ class Finder {
   // The activation whose last node is `last`.
   std::optional<Found> find(NodeId last) const {
     const Node& node = graph_.node(last);
-    if (node.in.size() != 2 || graph_.value(node.out[0]).dtype != DType::kF32) return std::nullopt;
+    if (node.in.size() != 2 || node.out.empty() || node.out[0] == ValueId::kNone) return std::nullopt;
+    if (graph_.value(node.out[0]).dtype != DType::kF32) return std::nullopt;
     if (std::optional<ValueId> inner = divided(node)) {  // (x * Clip(x + 3)) / 6
       const NodeId product = only_for(*inner);
       if (product != NodeId::kNone && graph_.node(product).is("Mul"))

@@ -131,6 +131,7 @@ class ScopeLowering {
     lowered_.realized.insert(lowered_.realized.end(), rows.begin(), rows.end());
     lowering::fold_constants(graph);
     lowering::fuse_fake_quant(graph, kept);
+    if (options_.fuse) lowering::widen_halves(graph);
     if (options_.fuse) lowering::fuse_pointwise(graph, kept);
     if (options_.fuse) lowering::fuse_linear(graph, kept);
     if (options_.channels_last) lowering::assign_layout(graph, twin);

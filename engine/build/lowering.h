@@ -21,6 +21,9 @@ void expand_qlinear(Graph& graph);  // QLinearConv, QLinearMatMul -> Q/DQ around
 void fold_constants(Graph& graph);  // nodes whose inputs are all constants, kept values too
 void fuse_fake_quant(Graph& graph,
                      const Kept& kept);  // DequantizeLinear(QuantizeLinear(x)) -> pare.FakeQuant
+// Convolutions, products, pools and the like of float16 and bfloat16: in float32 between Casts
+// (widen_halves.cpp).
+void widen_halves(Graph& graph);
 // x * Sigmoid(x) and the like -> Swish, HardSwish (fuse_pointwise.cpp lists them).
 void fuse_pointwise(Graph& graph, const Kept& kept);
 // Conv, Gemm, MatMul (+ bias Add) (+ residual Add) (+ activation) -> pare.Conv, pare.MatMul.

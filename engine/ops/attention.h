@@ -1,4 +1,5 @@
-// Attention (opset 24), RotaryEmbedding (opset 23): plain kernels in double, rounded once.
+// Attention (opset 24), RotaryEmbedding (opset 23): plain kernels in double, rounded once; Attention also by
+// packed matrix products in float32 (sums in one order, so results depend on neither batch nor threads).
 //
 //   Attention  S = softcap(scale Q K^T) + mask + causal + padding;  Y = softmax(S) V
 //              Q, K, V [batch, heads, seq, size], or [batch, seq, heads * size] with q_num_heads,
@@ -13,12 +14,25 @@
 //              a sin + b cos); pairs are halves, or neighbours when interleaved. cos and sin [positions, dim
 //              / 2] by position_ids, or [batch, seq, dim / 2].
 //
-// float32, float16, bfloat16. Source: ONNX Attention-24, RotaryEmbedding-23.
+// float32, float16, bfloat16, float64; a mask may be any number or bool. Source: ONNX Attention-24,
+// RotaryEmbedding-23.
 #pragma once
+
+#include <cstdint>
 
 namespace pare {
 
 class Registry;
+struct OpCall;
+
+struct AttentionShape {
+  std::int64_t batch = 0, past = 0, total = 0;  // total: keys with those of the past
+};
+
+// Do the sizes fit together? Error kBadFile naming what does not.
+AttentionShape check_attention(const OpCall& call);
+
+void add_attention_kernels(Registry& registry);
 void add_attention_references(Registry& registry);
 
 }  // namespace pare

@@ -44,6 +44,14 @@ void with_numbers(const OpCall& call, bool has_number_output, Body body) {
   if (has_number_output) write_floats(y, 0, y.size(), out.data());
 }
 
+// The lines, cut over threads.
+template <typename Body>
+void for_lines(const OpCall& call, const Line& line, Body body) {
+  call.pool->parallel_for(line.outer * line.inner,
+                          std::max<std::int64_t>(1, kElementGrain / 4 / std::max<std::int64_t>(1, line.n)),
+                          body);
+}
+
 template <typename T>
 bool is_nan(T value) {
   return value != value;
@@ -63,8 +71,9 @@ void run_arg(const OpCall& call) {
              last = call.node->attr("select_last_index", std::int64_t{0}) != 0;
   std::int64_t* indices = call.out[0].mut<std::int64_t>();
   with_numbers(call, false, [&](const auto* x, const auto*) {
-    for (std::int64_t o = 0; o < line.outer; ++o)
-      for (std::int64_t i = 0; i < line.inner; ++i) {
+    for_lines(call, line, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t place = begin; place < end; ++place) {
+        const std::int64_t o = place / line.inner, i = place % line.inner;
         const auto* row = x + o * line.n * line.inner + i;
         std::int64_t best = 0;
         for (std::int64_t k = 1; k < line.n; ++k) {
@@ -74,6 +83,7 @@ void run_arg(const OpCall& call) {
         }
         indices[o * line.inner + i] = best;
       }
+    });
   });
 }
 
@@ -112,9 +122,10 @@ void run_top_k(const OpCall& call) {
   std::int64_t* indices =
       call.out.size() > 1 && call.out[1].present() ? call.out[1].mut<std::int64_t>() : nullptr;
   with_numbers(call, true, [&](const auto* x, auto* y) {
-    std::vector<std::int64_t> order(static_cast<std::size_t>(line.n));
-    for (std::int64_t o = 0; o < line.outer; ++o)
-      for (std::int64_t i = 0; i < line.inner; ++i) {
+    for_lines(call, line, [&](std::int64_t begin, std::int64_t end) {
+      std::vector<std::int64_t> order(static_cast<std::size_t>(line.n));
+      for (std::int64_t place = begin; place < end; ++place) {
+        const std::int64_t o = place / line.inner, i = place % line.inner;
         const auto* row = x + o * line.n * line.inner + i;
         std::iota(order.begin(), order.end(), 0);
         std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](std::int64_t a, std::int64_t b) {
@@ -127,6 +138,7 @@ void run_top_k(const OpCall& call) {
           if (indices != nullptr) indices[at] = order[static_cast<std::size_t>(r)];
         }
       }
+    });
   });
 }
 

@@ -7,6 +7,8 @@
 namespace pare {
 
 class Registry;
+struct Kernel;
+Kernel einsum_product_kernel();
 void add_einsum_kernels(Registry& registry);  // and the reference
 
 }  // namespace pare

@@ -93,6 +93,7 @@ void run(const OpCall& call) {
 }  // namespace
 
 void add_einsum_kernels(Registry& registry) {
+  registry.add(einsum_product_kernel());
   registry.add({"", "Einsum", Backend::kCpu, "Einsum/cpu:reference", why_not, nullptr, run});
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/numeric/convert.h"
 #include "engine/ops/elementwise_unary.h"
 #include "engine/ops/registry.h"
 #include "engine/ops/support.h"
@@ -59,12 +60,30 @@ void run_integer(const OpCall& call) {
   });
 }
 
+// Shrink of integers: the formula in double, cut to the type, which wraps.
+void run_shrink(const OpCall& call) {
+  UnaryParams params;
+  PARE_ASSERT(unary_params(*call.node, params));
+  std::vector<double> values = doubles_of(call.in[0]);
+  for (double& v : values) v = unary_value(params, v);
+  write_doubles(call.out[0], values);
+}
+
 std::string bool_why_not(const OpCall& call) { return type_reason(call, 0, {DType::kBool}); }
 
 void run_not(const OpCall& call) {
   const std::int64_t count = call.in[0].size();
   for (std::int64_t i = 0; i < count; ++i)
     call.out[0].mut<std::uint8_t>()[i] = call.in[0].as<std::uint8_t>()[i] == 0 ? 1 : 0;
+}
+
+bool is_byte_float(DType type) {
+  return type == DType::kE4M3FN || type == DType::kE4M3FNUZ || type == DType::kE5M2 ||
+         type == DType::kE5M2FNUZ;
+}
+
+std::string class_why_not(const OpCall& call) {
+  return is_byte_float(call.input(0).dtype) ? std::string() : float_why_not(call);
 }
 
 void run_class(const OpCall& call) {
@@ -75,8 +94,10 @@ void run_class(const OpCall& call) {
   const std::int64_t count = x.size();
   for (std::int64_t i = 0; i < count; ++i) {
     float room = 0;
-    const double value =
-        x.dtype == DType::kF64 ? x.as<double>()[i] : static_cast<double>(*read_floats(x, i, 1, &room));
+    if (is_byte_float(x.dtype)) decode(x.dtype, x.as<std::uint8_t>() + i, &room, 1);
+    const double value = x.dtype == DType::kF64   ? x.as<double>()[i]
+                         : is_byte_float(x.dtype) ? static_cast<double>(room)
+                                                  : static_cast<double>(*read_floats(x, i, 1, &room));
     const bool inf = std::isinf(value) && (value > 0 ? positive : negative);
     call.out[0].mut<std::uint8_t>()[i] = (is_nan ? std::isnan(value) : inf) ? 1 : 0;
   }
@@ -103,6 +124,10 @@ void add_elementwise_unary_reference(Registry& registry) {
     kernel.run = run_integer;
     registry.add(kernel);
   }
+  kernel.op = "Shrink";
+  kernel.name = kernel_name("Shrink", "integer_reference");
+  kernel.run = run_shrink;
+  registry.add(kernel);
   kernel.op = "Not";
   kernel.name = kernel_name("Not", "reference");
   kernel.why_not = bool_why_not;
@@ -112,7 +137,7 @@ void add_elementwise_unary_reference(Registry& registry) {
   for (const char* op : {"IsNaN", "IsInf"}) {
     kernel.op = op;
     kernel.name = kernel_name(op, "reference");
-    kernel.why_not = float_why_not;
+    kernel.why_not = class_why_not;
     kernel.run = run_class;
     registry.add(kernel);
   }

@@ -194,6 +194,13 @@ void add_fold_references(Registry& registry) {
                     nullptr, run_tensor_scatter};
   scatter.in_place = 1;
   registry.add(scatter);
+  scatter.in_place = 0;
+  scatter.name = "TensorScatter/cpu:packed";
+  scatter.why_not = [](const OpCall& call) {
+    return is_packed(call.in[0].dtype) ? std::string() : std::string("input 0 is not packed");
+  };
+  scatter.run = [](const OpCall& call) { run_unpacked(call, run_tensor_scatter); };
+  registry.add(scatter);
 }
 
 }  // namespace pare

@@ -58,6 +58,11 @@ std::string gather_packed_why_not(const OpCall& call) {
   return type_reason(call, 1, {DType::kI64, DType::kI32});
 }
 
+std::string packed_why_not(const OpCall& call) {
+  if (is_packed(call.input(0).dtype)) return {};
+  return std::string("input 0 is ") + name(call.input(0).dtype) + ", not packed";
+}
+
 // Offset in `data` of the element that stands at flat place `i` of `indices`, with axis `axis` replaced.
 std::int64_t element_place(std::int64_t i, const TensorView& indices, const TensorView& data,
                            std::size_t axis) {
@@ -316,6 +321,7 @@ void add_gather_kernels(Registry& registry) {
   add("ScatterND", "reference", scatter_why_not, run_scatter_nd, 1);
   add("Trilu", "reference", why_not, run_trilu, 1);
   add("Pad", "reference", pad_why_not, run_pad);
+  add("Pad", "packed", packed_why_not, [](const OpCall& call) { run_unpacked(call, run_pad); });
   add("Where", "reference", where_bytes_why_not, run_where);
 }
 

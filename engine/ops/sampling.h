@@ -4,7 +4,7 @@
 //                 last axis first. align_corners: -1 and 1 are the centres of the outermost elements, else
 //                 their outer edges. nearest (ties to even), linear, cubic (a = -0.75); padding_mode
 //                 zeros, border, reflection (at the outermost centres or edges). Any number of spatial
-//                 axes
+//                 axes, any number type (integers: cut towards zero)
 //   DeformConv    Conv whose kernel places are moved by `offset` (linear interpolation, zeros outside) and
 //                 weighed by `mask`; groups of input channels share offsets (offset_group)
 //   AffineGrid    grid[n, o] = theta[n] (centre of o, 1): what GridSample takes, for 2 or 3 axes. An axis

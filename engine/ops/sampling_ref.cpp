@@ -120,7 +120,10 @@ std::string grid_why_not(const OpCall& call) {
                     padding = call.node->attr("padding_mode", "zeros");
   if (!interpolation_of(mode, s.mode)) return "mode " + mode;
   if (!outside_of(padding, s.outside)) return "padding_mode " + padding;
-  return float_reason(call, {0, 1});
+  const DType type = call.in[0].dtype;
+  if (!is_small_float(type) && !with_native_type(type, [](auto) {}))
+    return std::string("input 0 is ") + name(type) + ", needs a number";
+  return float_reason(call, {1});
 }
 
 void run_grid(const OpCall& call) {

@@ -118,9 +118,10 @@ void run_eye(const OpCall& call) {
 }
 
 std::string one_hot_why_not(const OpCall& call) {
-  std::string reason =
-      type_reason(call, 0, {DType::kI64, DType::kI32, DType::kF32, DType::kF64, DType::kU8, DType::kI8});
-  return reason.empty() ? moved_type_reason(call, 2) : reason;
+  const DType type = call.in[0].dtype;
+  if (type == DType::kBool || (!is_small_float(type) && !with_native_type(type, [](auto) {})))
+    return std::string("input 0 is ") + name(type) + ", needs a number";
+  return moved_type_reason(call, 2);
 }
 
 // Indices outside [-depth, depth) leave their place all off.
@@ -131,11 +132,10 @@ void run_one_hot(const OpCall& call) {
   const std::int64_t depth = y.dims[axis], inner = product_of(y.dims, axis + 1, y.dims.size());
   const auto size = static_cast<std::size_t>(element_bytes(values.dtype));
   const std::int64_t count = y.size();
+  const std::vector<double> places = doubles_of(indices);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = i / inner % depth, source = i / inner / depth * inner + i % inner;
-    double index = 0;
-    with_native_type(indices.dtype,
-                     [&](auto zero) { index = static_cast<double>(indices.as<decltype(zero)>()[source]); });
+    double index = places[static_cast<std::size_t>(source)];
     if (index < 0) index += static_cast<double>(depth);
     const std::size_t on = index == static_cast<double>(at) ? 1 : 0;
     std::memcpy(y.mut<std::byte>() + static_cast<std::size_t>(i) * size, values.as<std::byte>() + on * size,

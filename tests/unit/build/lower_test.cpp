@@ -12,6 +12,7 @@
 #include <random>
 
 #include "engine/ir/schema.h"
+#include "engine/numeric/convert.h"
 #include "engine/run/session.h"
 #include "tests/unit/quant/build_graph.h"
 
@@ -185,6 +186,78 @@ TEST(LowerForCpu, ActivationsWrittenOutResizeAndTransposedConvolution) {
     watched.keep = {clip};
     EXPECT_EQ(count_ops(*lower_for_cpu(graph, watched).graph).count(".Clip"), 1u);
   }
+}
+
+// float16 convolutions and products run in float32, and give what the plain float16 kernels give: sums in
+// another order, rounded once to 11 bits.
+TEST(LowerForCpu, HalvesAreWidened) {
+  for (const DType half : {DType::kF16, DType::kBF16}) {
+    Graph graph;
+    const auto narrow = [&](Dims dims, unsigned seed) {
+      const Tensor wide = random_input(std::move(dims), seed);
+      Tensor t = Tensor::allocate(half, wide.dims());
+      convert(wide.view(), {half, wide.dims(), t.mut<std::byte>()});
+      return t;
+    };
+    Value input, mid, out;
+    input.name = "x";
+    input.dtype = half;
+    input.shape = Shape(std::vector<Dim>{Dim::of(2), Dim::of(3), Dim::of(5), Dim::of(6)});
+    mid.name = "mid";
+    out.name = "y";
+    const ValueId x = graph.add_value(input), c = graph.add_value(mid), y = graph.add_value(out);
+    Node conv, relu;
+    conv.op = "Conv";
+    conv.in = {x, graph.add_constant("w", narrow({8, 3, 3, 3}, 1)), graph.add_constant("b", narrow({8}, 2))};
+    conv.out = {c};
+    relu.op = "Relu";
+    relu.in = {c};
+    relu.out = {y};
+    graph.add_node(conv);
+    graph.add_node(relu);
+    graph.inputs = {x};
+    graph.outputs = {y};
+    infer_shapes(graph);
+    const Lowered lowered = lower_for_cpu(graph);
+    EXPECT_EQ(count_ops(*lowered.graph).at("pare.Conv"), 1);
+    EXPECT_EQ(count_ops(*lowered.graph).at(".Cast"), 2);
+    ThreadPool pool(2);
+    const Tensor data = narrow({2, 3, 5, 6}, 3);
+    Session fast(lowered.graph, {&pool, true, false}),
+        plain(std::make_shared<Graph>(graph), {&pool, true, false});
+    const Tensor got = fast.run({data})[0], want = plain.run({data})[0];
+    ASSERT_EQ(got.dtype(), half);
+    Tensor a = Tensor::allocate(DType::kF32, got.dims()), b = Tensor::allocate(DType::kF32, want.dims());
+    convert(got.view(), {DType::kF32, got.dims(), a.mut<float>()});
+    convert(want.view(), {DType::kF32, want.dims(), b.mut<float>()});
+    const float unit = half == DType::kF16 ? 0x1p-10F : 0x1p-7F;
+    for (std::int64_t i = 0; i < a.size(); ++i)
+      EXPECT_NEAR(a.as<float>()[i], b.as<float>()[i], unit * std::fabs(b.as<float>()[i]) + 1e-5F);
+  }
+}
+
+// An LSTM whose sequence nobody wants (output 0 left out), in front of what lowering looks at.
+TEST(LowerForCpu, FirstOutputLeftOut) {
+  Graph graph;
+  Value input, last;
+  input.name = "x";
+  input.dtype = DType::kF32;
+  input.shape = Shape(std::vector<Dim>{Dim::of(3), Dim::of(1), Dim::of(2)});
+  last.name = "h";
+  const ValueId x = graph.add_value(input), h = graph.add_value(last);
+  Node lstm;
+  lstm.op = "LSTM";
+  lstm.in = {x, graph.add_constant("w", random_input({1, 16, 2}, 1)),
+             graph.add_constant("r", random_input({1, 16, 4}, 2))};
+  lstm.out = {ValueId::kNone, h};
+  lstm.attrs["hidden_size"] = std::int64_t{4};
+  graph.add_node(lstm);
+  graph.inputs = {x};
+  graph.outputs = {h};
+  infer_shapes(graph);
+  ThreadPool pool(1);
+  const Tensor data = random_input({3, 1, 2}, 3);
+  expect_close(run(lower_for_cpu(graph).graph, data, pool), run(std::make_shared<Graph>(graph), data, pool));
 }
 
 }  // namespace

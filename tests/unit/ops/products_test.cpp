@@ -130,5 +130,43 @@ TEST(Products, BatchNormalizationInTraining) {
       c, {of({2, 1, 2}, {1 - 3 * unit, 1 - unit, 1 + unit, 1 + 3 * unit}), of({1}, {6.5F}), of({1}, {3})});
 }
 
+// Types that an operator allows and that hardly anybody uses.
+TEST(Types, RareOnes) {
+  const Tensor nan_first = Tensor::from<std::uint8_t>(DType::kE4M3FN, {3}, {0x7F, 0x38, 0x00});
+  check_values({"IsNaN", {nan_first}}, {Tensor::from<std::uint8_t>(DType::kBool, {3}, {1, 0, 0})});
+  const Tensor infinities = Tensor::from<std::uint8_t>(DType::kE5M2, {3}, {0x7C, 0xFC, 0x3C});
+  check_values({"IsInf", {infinities}, {{"detect_negative", number(0)}}},
+               {Tensor::from<std::uint8_t>(DType::kBool, {3}, {1, 0, 0})});
+  check_values(
+      {"Shrink", {Tensor::from<std::int8_t>(DType::kI8, {3}, {-9, 0, 9})}, {{"lambd", 1.5F}, {"bias", 1.5F}}},
+      {Tensor::from<std::int8_t>(DType::kI8, {3}, {-7, 0, 7})});  // -7.5 and 7.5 cut towards zero
+  check_values(
+      {"OneHot", {Tensor::from<std::uint16_t>(DType::kU16, {2}, {1, 9}), of({}, {3}), of({2}, {0, 1})}},
+      {of({2, 3}, {0, 1, 0, 0, 0, 0})});
+  check_values({"OneHot", {to_type(of({2}, {-1, 0}), DType::kF16), of({}, {2}), of({2}, {5, 7})}},
+               {of({2, 2}, {5, 7, 7, 5})});
+  // Codes of 4 bits, two a byte: 1 2 3 with one more on each side.
+  const Tensor codes = Tensor::from<std::uint8_t>(DType::kU4, {3}, {0x21, 0x03}),
+               nine = Tensor::from<std::uint8_t>(DType::kU4, {}, {0x09});
+  check_values({"Pad", {codes, ints({1, 1}), nine}},
+               {Tensor::from<std::uint8_t>(DType::kU4, {5}, {0x19, 0x32, 0x09})});
+  check_values({"TensorScatter",
+                {Tensor::from<std::uint8_t>(DType::kI4, {1, 3, 1}, {0x21, 0x03}),
+                 Tensor::from<std::uint8_t>(DType::kI4, {1, 1, 1}, {0x07}), ints({1})}},
+               {Tensor::from<std::uint8_t>(DType::kI4, {1, 3, 1}, {0x71, 0x03})});
+  check_values(
+      {"GridSample",
+       {Tensor::from<std::uint8_t>(DType::kU8, {1, 1, 1, 2}, {10, 21}), of({1, 1, 2, 2}, {0, 0, 0.5F, 0})}},
+      {Tensor::from<std::uint8_t>(DType::kU8, {1, 1, 1, 2}, {15, 21})});  // 15.5 is cut
+  const auto as = [](const Tensor& t) { return to_type(t, DType::kF64); };
+  check_case(
+      {"Attention", {as(floats({1, 2, 3, 4})), as(floats({1, 2, 5, 4}, 2)), as(floats({1, 2, 5, 4}, 3))}});
+  check_case({"Attention",
+              {as(floats({1, 2, 3, 4})), as(floats({1, 2, 5, 4}, 2)), as(floats({1, 2, 5, 4}, 3)),
+               counting(DType::kI32, {3, 5})}});
+  check_case(
+      {"RotaryEmbedding", {as(floats({1, 2, 3, 4})), as(floats({1, 3, 2})), as(floats({1, 3, 2}, 2))}});
+}
+
 }  // namespace
 }  // namespace pare::testing

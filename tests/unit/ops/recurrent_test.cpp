@@ -1,4 +1,5 @@
-// The packed kernels of RNN, GRU and LSTM, and the transposed convolutions, against their plain ones.
+// The packed kernels of RNN, GRU and LSTM, of Attention, and the transposed convolutions, against their plain
+// ones.
 #include "tests/unit/ops/op_case.h"
 
 namespace pare::testing {
@@ -154,6 +155,60 @@ TEST(ConvTransposed, ActivationsOfTheLoweredOne) {
       c.attrs["group"] = number(5);
       check_case(c);
     }
+}
+
+TEST(Attention, PackedKernelInEveryForm) {
+  const auto with = [](Attributes attrs, const char* key, Attribute value) {
+    attrs[key] = std::move(value);
+    return attrs;
+  };
+  const auto mask = [](Dims dims) {  // hides about a third
+    Tensor t = Tensor::allocate(DType::kBool, dims);
+    for (std::int64_t i = 0; i < t.size(); ++i) t.mut<std::uint8_t>()[i] = i % 7 % 3 == 1 ? 0 : 1;
+    return t;
+  };
+  // Scores of sizes below 9: exp has relative errors of some units of 2^-20; values below 1.
+  const double bound = 2e-5;
+  const auto check = [&](std::vector<Tensor> in, Attributes attrs, int outputs = 4) {
+    OpCase c{"Attention", std::move(in), std::move(attrs), outputs, 0, bound};
+    check_case(c);
+    for (const std::size_t i : {0, 1, 2, 3, 4, 5})
+      if (i < c.in.size() && !c.in[i].empty() && c.in[i].dtype() == DType::kF32)
+        c.in[i] = to_type(c.in[i], DType::kBF16);
+    c.relative = 0x1p-7;  // rounded once, of values that agree to 2e-5
+    c.absolute = 1e-4;
+    check_case(c);
+  };
+  const Tensor q = floats({2, 6, 37, 9}), k = floats({2, 2, 50, 9}, 2), v = floats({2, 2, 50, 5}, 3);
+  const Tensor past_k = floats({2, 2, 11, 9}, 4), past_v = floats({2, 2, 11, 5}, 5);
+  const Tensor lengths = ints({50, 3});
+  for (const std::int64_t causal : {0, 1})
+    for (const std::int64_t mode : {0, 1, 2, 3}) {
+      const Attributes attrs = {{"is_causal", causal}, {"qk_matmul_output_mode", mode}};
+      check({q, k, v}, attrs);
+      check({q, k, v, floats({37, 50}, 6)}, with(attrs, "softcap", 2.0F));
+      check({q, k, v, mask({2, 1, 37, 61}), past_k, past_v}, attrs);
+      check({q, k, v, mask({1, 6, 37, 40}), Tensor(), Tensor(), lengths}, with(attrs, "scale", 0.5F));
+    }
+  const Attributes flat = {{"q_num_heads", number(6)}, {"kv_num_heads", number(2)}};
+  check({floats({2, 37, 54}), floats({2, 50, 18}, 2), floats({2, 50, 10}, 3)}, flat);
+  check({floats({2, 37, 54}), floats({2, 50, 18}, 2), floats({2, 50, 10}, 3), Tensor(), past_k, past_v},
+        flat);
+  check({floats({1, 2, 1, 64}), floats({1, 2, 700, 64}, 2), floats({1, 2, 700, 64}, 3)}, {}, 1);  // decoding
+  check({floats({1, 1, 300, 8}), floats({1, 1, 300, 8}, 2), floats({1, 1, 300, 8}, 3)},
+        {{"is_causal", number(1)}}, 1);
+  // Masked throughout: NaN, in every kernel.
+  Tensor nothing = mask({37, 50});
+  std::memset(nothing.mut<std::uint8_t>(), 0, 37 * 50);
+  check({q, k, v, nothing}, {}, 1);
+  for (const std::vector<Tensor>& bad :
+       {std::vector<Tensor>{q, floats({2, 4, 50, 9}), floats({2, 4, 50, 5})},
+        std::vector<Tensor>{q, floats({2, 2, 50, 8}), v}, std::vector<Tensor>{q, k, floats({2, 2, 51, 5})},
+        std::vector<Tensor>{q, k, v, floats({37, 51})}, std::vector<Tensor>{q, k, v, floats({3, 1, 1, 50})},
+        std::vector<Tensor>{q, k, v, Tensor(), past_k, floats({2, 2, 12, 5})},
+        std::vector<Tensor>{q, k, v, Tensor(), Tensor(), Tensor(), ints({1})}})
+    for (const Kernel* kernel : cpu_registry().candidates("", "Attention", Backend::kCpu))
+      EXPECT_THROW(run_case(*kernel, {"Attention", bad}, 1), Error) << kernel->name;
 }
 
 }  // namespace
