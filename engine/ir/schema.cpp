@@ -18,7 +18,7 @@ std::vector<const OpSchema*> join_groups() {
   for (const auto group :
        {elementwise_schemas(), nn_schemas(), vision_schemas(), tensor_schemas(), size_schemas(),
         select_schemas(), reduce_schemas(), quant_schemas(), pare_schemas(), sequence_schemas(),
-        control_schemas(), string_schemas(), microsoft_schemas()})
+        control_schemas(), string_schemas(), microsoft_schemas(), ml_schemas()})
     for (const OpSchema& schema : group) all.push_back(&schema);
   std::sort(all.begin(), all.end(), before);
   for (std::size_t i = 1; i < all.size(); ++i) PARE_ASSERT(before(all[i - 1], all[i]));  // none twice

@@ -16,6 +16,7 @@ std::span<const OpSchema> select_schemas();       // NonZero, Compress, Unique: 
 std::span<const OpSchema> reduce_schemas();       // Reduce*, ArgMax, ArgMin, TopK, CumSum
 std::span<const OpSchema> quant_schemas();        // QuantizeLinear, DequantizeLinear, integer arithmetic
 std::span<const OpSchema> string_schemas();       // text
+std::span<const OpSchema> ml_schemas();           // ai.onnx.ml
 std::span<const OpSchema> microsoft_schemas();    // com.microsoft, as far as it has no standard form
 std::span<const OpSchema> pare_schemas();         // what lowering makes: fused, channels-last, integer
 std::span<const OpSchema> sequence_schemas();     // sequences and optionals

@@ -8,6 +8,7 @@
 #include "engine/ops/integer_ref.h"
 #include "engine/ops/linear_attention.h"
 #include "engine/ops/linear_ref.h"
+#include "engine/ops/ml.h"
 #include "engine/ops/movement.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/pool.h"
@@ -65,6 +66,8 @@ void register_basic(Registry& registry) {
   add_string_references(registry);
   add_string_moves(registry);
   add_tfidf_reference(registry);
+  add_ml_references(registry);
+  add_tree_references(registry);
 }
 
 }  // namespace pare

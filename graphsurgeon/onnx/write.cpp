@@ -55,7 +55,7 @@ void write_imports(const std::set<std::string>& domains, int opset, onnx::ModelP
     if (domain.empty()) continue;
     auto* import = model.add_opset_import();
     import->set_domain(domain);
-    import->set_version(1);
+    import->set_version(domain == "ai.onnx.ml" ? 5 : 1);  // the newest forms, as everywhere
   }
 }
 

@@ -1,4 +1,4 @@
-"""Models of one com.microsoft operator each, with inputs and what ONNX Runtime makes of them, in the form of ONNX's backend
+"""Models of one operator of com.microsoft or ai.onnx.ml each, with inputs and what ONNX Runtime makes of them, in the form of ONNX's backend
 suite (tests/conformance runs them). Run by hand with the Python of scripts/test-venv:
 
     python tests/golden/make_microsoft.py [--check]
@@ -206,6 +206,77 @@ def attention_cases():
     case('gqa_bias_sink', 'GroupQueryAttention', [q, k, v, None, None, np.array([2, 2], I32), total, None, None, None, floats(65, 2, 4, 3, 3), Constant(floats(66, 4))], heads, 3)
 
 
+def words(*values):
+    return np.array(values, dtype=object)
+
+
+def tree(op, seed, features, targets, depth=3, trees=3, **attrs):
+    """Full trees with random splits; the votes of classifiers go to `targets`."""
+    rng = np.random.RandomState(seed)
+    side = 'class' if op == 'TreeEnsembleClassifier' else 'target'
+    out = {f'nodes_{k}': [] for k in ('treeids', 'nodeids', 'featureids', 'values', 'modes', 'truenodeids', 'falsenodeids', 'missing_value_tracks_true')}
+    out.update({f'{side}_{k}': [] for k in ('treeids', 'nodeids', 'ids', 'weights')})
+    modes = ['BRANCH_LEQ', 'BRANCH_LT', 'BRANCH_GTE', 'BRANCH_GT']
+    for t in range(trees):
+        for n in range(2 ** (depth + 1) - 1):
+            leaf = n >= 2 ** depth - 1
+            row = {'treeids': t, 'nodeids': n, 'featureids': 0 if leaf else int(rng.randint(features)), 'values': 0. if leaf else float(rng.randn()),
+                   'modes': 'LEAF' if leaf else modes[t % 4], 'truenodeids': 0 if leaf else 2 * n + 1, 'falsenodeids': 0 if leaf else 2 * n + 2,
+                   'missing_value_tracks_true': int(rng.randint(2))}
+            for key, value in row.items():
+                out[f'nodes_{key}'].append(value)
+            for target in targets if leaf else ():
+                weight = abs(rng.randn()) if attrs.get('post_transform') == 'POSITIVE' else rng.randn()
+                for key, value in {'treeids': t, 'nodeids': n, 'ids': target, 'weights': float(weight)}.items():
+                    out[f'{side}_{key}'].append(value)
+    out.update(attrs)
+    if out.get('post_transform') == 'POSITIVE':
+        out['post_transform'] = 'NONE'
+        out[f'{side}_weights'] = [w / 3 for w in out[f'{side}_weights']]
+    return out
+
+
+def ml_cases():
+    ml = 'ai.onnx.ml'
+    x = floats(70, 5, 3)
+    case('ml_scaler', 'Scaler', [x], {'offset': [1., 2., 3.], 'scale': [.5, 2., -1.]}, domain=ml)
+    case('ml_scaler_one_i64', 'Scaler', [np.array([[1, 2, -3]], I64)], {'offset': [1.], 'scale': [.5]}, domain=ml)
+    for norm in ('MAX', 'L1', 'L2'):
+        case(f'ml_normalizer_{norm.lower()}', 'Normalizer', [x], {'norm': norm}, domain=ml)
+    holes = x.copy()
+    holes[1, 2] = holes[0, 0] = np.nan
+    case('ml_imputer', 'Imputer', [holes], {'imputed_value_floats': [1., 2., 3.], 'replaced_value_float': float('nan')}, domain=ml)
+    case('ml_imputer_i64', 'Imputer', [np.array([[1, -7, 2]], I64)], {'imputed_value_int64s': [5], 'replaced_value_int64': -7}, domain=ml)
+    case('ml_binarizer', 'Binarizer', [x], {'threshold': .25}, domain=ml)
+    case('ml_array_feature', 'ArrayFeatureExtractor', [x, np.array([2, 0, 2], I64)], domain=ml)
+    case('ml_one_hot', 'OneHotEncoder', [np.array([3, 1, 9], I64)], {'cats_int64s': [1, 2, 3], 'zeros': 1}, domain=ml)
+    case('ml_one_hot_strings', 'OneHotEncoder', [words('b', 'a', '?')], {'cats_strings': ['a', 'b'], 'zeros': 1}, domain=ml)
+    case('ml_label_floats', 'LabelEncoder', [np.array([1.5, np.nan, 0.], F)], {'keys_floats': [1.5, float('nan')], 'values_strings': ['x', 'nan']}, domain=ml)
+    case('ml_label_int_float', 'LabelEncoder', [np.array([3, 4], I64)], {'keys_int64s': [3], 'values_floats': [.5], 'default_float': 9.}, domain=ml)
+    case('ml_category_mapper', 'CategoryMapper', [words('b', 'z')], {'cats_strings': ['a', 'b'], 'cats_int64s': [10, 20], 'default_int64': 7}, domain=ml)
+    case('ml_category_mapper_back', 'CategoryMapper', [np.array([10, 11], I64)], {'cats_strings': ['a', 'b'], 'cats_int64s': [10, 20]}, domain=ml)
+    case('ml_feature_vectorizer', 'FeatureVectorizer', [x, floats(71, 5, 2)], {'inputdimensions': [3, 2]}, domain=ml)
+    weights = [float(v) for v in floats(72, 6)]
+    case('ml_linear_regressor', 'LinearRegressor', [x], {'coefficients': weights, 'intercepts': [1., -1.], 'targets': 2}, domain=ml)
+    for transform in ('NONE', 'SOFTMAX', 'LOGISTIC', 'SOFTMAX_ZERO'):
+        case(f'ml_linear_classifier_{transform.lower()}', 'LinearClassifier', [x], {'coefficients': weights, 'intercepts': [.1, -.1], 'multi_class': 1,
+             'classlabels_ints': [7, 9], 'post_transform': transform}, 2, domain=ml)
+    for transform in ('NONE', 'LOGISTIC'):
+        case(f'ml_linear_classifier_one_{transform.lower()}', 'LinearClassifier', [x], {'coefficients': weights[:3], 'intercepts': [.1],
+             'classlabels_strings': ['no', 'yes'], 'post_transform': transform}, 2, domain=ml)
+    gaps = floats(73, 9, 3)
+    gaps[2, 1] = gaps[5, 0] = np.nan
+    for aggregate in ('SUM', 'AVERAGE', 'MIN', 'MAX'):
+        case(f'ml_tree_regressor_{aggregate.lower()}', 'TreeEnsembleRegressor', [gaps], tree('TreeEnsembleRegressor', 1, 3, [0, 1], n_targets=2,
+             aggregate_function=aggregate, base_values=[.5, -.5]), domain=ml)
+    for transform in ('NONE', 'SOFTMAX', 'LOGISTIC'):
+        case(f'ml_tree_classifier_{transform.lower()}', 'TreeEnsembleClassifier', [gaps], tree('TreeEnsembleClassifier', 2, 3, [0, 1, 2],
+             classlabels_strings=['a', 'b', 'c'], post_transform=transform), 2, domain=ml)
+    for transform in ('NONE', 'LOGISTIC', 'POSITIVE'):
+        case(f'ml_tree_binary_{transform.lower()}', 'TreeEnsembleClassifier', [gaps], tree('TreeEnsembleClassifier', 3, 3, [0], classlabels_int64s=[4, 5],
+             post_transform=transform), 2, domain=ml)
+
+
 def build(op, inputs, attrs, outputs, domain):
     names, graph_inputs, initializers, feeds = [], [], [], {}
     for i, value in enumerate(inputs):
@@ -217,15 +288,19 @@ def build(op, inputs, attrs, outputs, domain):
             initializers.append(numpy_helper.from_array(value.array, names[-1]))
         else:
             feeds[names[-1]] = value
-            graph_inputs.append(helper.make_tensor_value_info(names[-1], helper.np_dtype_to_tensor_dtype(value.dtype), value.shape))
+            graph_inputs.append(helper.make_tensor_value_info(names[-1], tensor_type(value), value.shape))
     while names and not names[-1]:
         names.pop()
     out_names = [f'out_{i}' if wanted else '' for i, wanted in enumerate(outputs)]
     node = helper.make_node(op, names, out_names, domain=domain, **attrs)
     made = [onnx.ValueInfoProto(name=n) for n in out_names if n]
     graph = helper.make_graph([node], op, graph_inputs, made, initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 21), helper.make_opsetid(MS, 1)], ir_version=10)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 21), helper.make_opsetid(MS, 1), helper.make_opsetid('ai.onnx.ml', 4)], ir_version=10)
     return model, feeds
+
+
+def tensor_type(array):
+    return onnx.TensorProto.STRING if array.dtype == object else helper.np_dtype_to_tensor_dtype(array.dtype)
 
 
 def run(model, feeds):
@@ -238,11 +313,11 @@ def run(model, feeds):
 
 def typed(model, results):
     for info, result in zip(model.graph.output, results):
-        info.CopyFrom(helper.make_tensor_value_info(info.name, helper.np_dtype_to_tensor_dtype(result.dtype), result.shape))
+        info.CopyFrom(helper.make_tensor_value_info(info.name, tensor_type(result), result.shape))
 
 
 def main():
-    for family in (quantized_cases, weight_cases, layer_cases, attention_cases):
+    for family in (quantized_cases, weight_cases, layer_cases, attention_cases, ml_cases):
         family()
     check, wrong = '--check' in sys.argv, 0
     if not check:
@@ -260,6 +335,9 @@ def main():
         if check:
             for i, result in enumerate(results):
                 want = numpy_helper.to_array(onnx.TensorProto.FromString((data / f'output_{i}.pb').read_bytes()))
+                if want.dtype == object:
+                    assert [str(v) for v in result.flat] == [v.decode() if isinstance(v, bytes) else v for v in want.flat], name
+                    continue
                 np.testing.assert_allclose(result.astype(np.float64), want.astype(np.float64), rtol=rtol, atol=atol, err_msg=name)
             continue
         typed(model, results)

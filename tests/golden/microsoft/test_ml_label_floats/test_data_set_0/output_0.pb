@@ -1,0 +1,1 @@
+2x2nan2_UnusedBout_0
