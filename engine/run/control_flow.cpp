@@ -188,6 +188,12 @@ void run_scan(ControlCall& call) {
 
 }  // namespace
 
+Slot& ControlCall::in(std::size_t i) const {
+  if (i >= node.in.size() || node.in[i] == ValueId::kNone)
+    fail(ErrorCode::kBadFile, "input {} is missing", i);
+  return slots[static_cast<std::size_t>(node.in[i])];
+}
+
 GraphRun& ControlCall::body(std::string_view attribute) const {
   for (Body& body : bodies)
     if (body.attribute == attribute) return *body.run;

@@ -38,7 +38,7 @@ struct ControlCall {
   RunContext& context;
 
   bool has(std::size_t i) const { return i < declared() && node.in[i] != ValueId::kNone; }
-  Slot& in(std::size_t i) const { return slots[static_cast<std::size_t>(node.in[i])]; }
+  Slot& in(std::size_t i) const;  // Error kBadFile when it is left out
   std::size_t declared() const {
     return node.declared_inputs < 0 ? node.in.size() : static_cast<std::size_t>(node.declared_inputs);
   }

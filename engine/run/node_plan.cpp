@@ -35,7 +35,11 @@ Variant NodePlan::make(const std::vector<Slot>& slots, std::vector<std::int64_t>
                        RunContext& context) const {
   Variant v;
   v.key = std::move(key);
-  for (const ValueId in : node_.in) v.in.push_back(view_of(slots, in));
+  for (std::size_t i = 0; i < node_.in.size(); ++i) {
+    v.in.push_back(view_of(slots, node_.in[i]));
+    if (node_.in[i] != ValueId::kNone && !v.in[i].present())
+      fail(ErrorCode::kBadFile, "input {} is no tensor: a sequence, or an optional without a value", i);
+  }
   v.outputs = infer_node(graph_, node_, v.in, &v.reads_values);
   PARE_ASSERT(v.outputs.size() == node_.out.size());
   for (std::size_t i = 0; i < node_.out.size(); ++i)

@@ -138,6 +138,72 @@ TEST(SubgraphQuantize, TheBranchThatTheDataTakesIsQuantizedTheOtherStaysFloat) {
                                            "y.else_branch/e_y"}));
 }
 
+// Bodies of Scan and Loop: all iterations count, the weight is quantized once, and it runs on integers.
+TEST(SubgraphQuantize, BodiesOfScanAndLoop) {
+  const std::string weight = constant("float[6,6]", "w", 36, 5);
+  const std::string texts[] = {
+      "g (float[2,6] s, float[N,2,6] x) => (float[2,6] e, float[N,2,6] y) {"
+      "  e, y = Scan (s, x) <num_scan_inputs = 1, body = b (float[2,6] p, float[2,6] q) =>"
+      "    (float[2,6] r, float[2,6] t) <" +
+          weight +
+          "> {"
+          "      u = Add(p, q) v = MatMul(u, w) r = Tanh(v) t = Identity(r) }> }",
+      "g (float[2,6] s, float[N,2,6] x) => (float[2,6] e, float[N,2,6] y) <bool yes = {1}, int64 zero = {0}> "
+      "{"
+      "  n3 = Shape(x) n = Gather(n3, zero)"
+      "  e, y = Loop (n, yes, s) <body = b (int64 i, bool c, float[2,6] p) =>"
+      "    (bool co, float[2,6] r, float[2,6] t) <" +
+          weight +
+          "> {"
+          "      co = Identity(c) q = Gather(x, i) u = Add(p, q) v = MatMul(u, w) r = Tanh(v) t = "
+          "Identity(r) }> }"};
+  ThreadPool pool(2);
+  for (const std::string& text : texts) {
+    const Graph graph = text_graph(21, text);
+    const auto outputs = [&](const Graph& g, bool integer) {
+      LowerOptions lower;
+      lower.integer = integer;
+      SessionOptions options;
+      options.pool = &pool;
+      Session session(lower_for_cpu(g, lower).graph, options);
+      return session.run({normal({2, 6}, 70), normal({5, 2, 6}, 71)});
+    };
+    QuantizeChoices choices;
+    choices.spec.method = "search";
+    choices.calibrator = "minmax";
+    const std::vector<CalibratedValue> values = values_to_watch(graph, choices.spec);
+    ASSERT_EQ(values.size(), 1U);
+    const WatchableGraph watchable = lower_to_watch(graph, values);
+    EXPECT_EQ(watchable.watched[0].name, "e.body/u");
+    SessionOptions session_options;
+    session_options.pool = &pool;
+    Session session(watchable.lowered.graph, session_options);
+    Collector collector(pool);
+    collector.attach(session, watchable.watched);
+    session.run({normal({2, 6}, 70), normal({5, 2, 6}, 71)});
+    EXPECT_EQ(collector.stats()[0].total, 5U * 12U);
+    QuantizeInput input;
+    input.graph = &graph;
+    input.stats = collector.stats();
+    input.pool = &pool;
+    const QuantizeOutcome outcome = quantize_model(input, choices);
+    const Graph back = read_bytes(onnx_bytes(outcome.quantized));
+    EXPECT_TRUE(quant::audit(outcome.source, outcome.plan, back).passed());
+    LowerOptions integer;
+    integer.integer = true;
+    const Lowered lowered = lower_for_cpu(back, integer);
+    ASSERT_EQ(lowered.realized.size(), 1U);
+    EXPECT_EQ(lowered.realized[0].realized, "int8 x int8 kernel");
+    const std::vector<Tensor> want = outputs(graph, false), fake = outputs(back, false),
+                              whole = outputs(back, true);
+    for (std::size_t k = 0; k < want.size(); ++k) {
+      EXPECT_GT(sqnr_db(want[k], fake[k]), 25);
+      EXPECT_LT(sqnr_db(want[k], fake[k]), 80);
+      EXPECT_GT(sqnr_db(fake[k], whole[k]), 60);  // the two differ by the rounding of float sums
+    }
+  }
+}
+
 // What fusion does around an If it does inside: bias and activation move into the convolution.
 TEST(SubgraphQuantize, BranchesAreFused) {
   const Graph graph = two_branches();

@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/ir/fallback.h"
 #include "engine/run/session.h"
+#include "graphsurgeon/onnx/fallback.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 
 namespace pare {
@@ -278,53 +279,72 @@ TEST_F(ControlFlow, ConstantsArePulledIn) {
   EXPECT_EQ(to_string(g, {{node, "else_branch"}}), "y.else_branch");
 }
 
-// No kernel computes Attention in double: its function body (it depends on attributes and on which inputs
-// there are) runs instead, inside a branch as well, and agrees with the float32 kernel to its rounding.
+// An operator that no kernel takes runs by its body, in a branch as well.
 TEST_F(ControlFlow, FunctionBodiesStandInForKernels) {
-  const auto model = [](const char* type) {
-    const std::string t = type;
-    return "g (bool c, " + t + "[1,2,N,4] q, " + t + "[1,2,M,4] k, " + t + "[1,2,M,4] v) => (" + t +
-           "[1,2,P,4] y, " + t +
-           "[1,2,Q,4] z) {"
-           "  y = Attention <is_causal = 1, scale = 0.5> (q, k, v)"
-           "  z = If (c) <then_branch = a () => (" +
-           t +
-           "[1,2,R,4] p) { p = Attention(q, k, v) },"
-           "              else_branch = b () => (" +
-           t + "[1,2,S,4] r) { r = Identity(q) }> }";
-  };
-  const auto input = [](DType type, std::int64_t rows, float step) {
-    Tensor t = Tensor::allocate(type, {1, 2, rows, 4});
-    for (std::int64_t i = 0; i < t.size(); ++i) {
-      const float value = std::sin(static_cast<float>(i) * step);
-      if (type == DType::kF64)
-        t.mut<double>()[i] = static_cast<double>(value);
-      else
-        t.mut<float>()[i] = value;
-    }
-    return t;
-  };
-  const auto fed = [&](DType type) {
-    return std::vector<Tensor>{flag(true), input(type, 3, 0.7F), input(type, 5, 1.3F), input(type, 5, 2.1F)};
-  };
-  const std::vector<Tensor> want = session(model("float"), 24).run(fed(DType::kF32));
-  Session& s = session(model("double"), 24);
-  const Graph& g = s.graph();
-  EXPECT_NE(g.node(g.producer(g.outputs[0])).fallback, nullptr);
-  for (int round = 0; round < 2; ++round) {
-    const std::vector<Tensor> got = s.run(fed(DType::kF64));
-    for (std::size_t k = 0; k < 2; ++k) {
-      ASSERT_EQ(got[k].dims(), want[k].dims());
-      for (std::int64_t i = 0; i < want[k].size(); ++i)
-        EXPECT_NEAR(got[k].as<double>()[i], static_cast<double>(want[k].as<float>()[i]), 1e-5);
-    }
-  }
+  Graph g = text_graph(21,
+                       "g (bool c, float[N] x) => (float[M] y) {"
+                       "  y = If (c) <then_branch = t () => (float[N] p) { p = Neg(x) },"
+                       "    else_branch = f () => (float[N] q) { q = Relu(x) }> }");
+  const NodeId branch = g.producer(g.outputs[0]);
+  Graph& then = own_subgraph_at(g, {{branch, "then_branch"}});
+  Node& node = then.node(then.producer(then.outputs[0]));
+  node.domain = "somewhere";
+  node.op = "Thrice";
+  node.attrs["how"] = 1.5F;
+  auto body = std::make_shared<Graph>(
+      text_graph(21, "g (float[K] a) => (float[K] b) { t = Add(a, a) b = Add(t, a) }"));
+  body->name = fallback_signature(node);
+  node.fallback = body;
+  verify(g);
+  SessionOptions options;
+  options.pool = &pool_;
+  options.profile = true;
+  Session s(std::make_shared<Graph>(g), options);
+  for (int round = 0; round < 2; ++round)
+    EXPECT_EQ(values(s.run({flag(true), row({1, -2})})[0]), (std::vector<float>{3, -6}));
+  bool told = false;
+  for (const Session::Profile& row : s.profile()) told = told || row.kernel == "Thrice/function body";
+  EXPECT_TRUE(told);
   // A node that a pass has changed is not what its body computes any more.
-  Graph changed = g;
-  Node& node = changed.node(changed.producer(changed.outputs[0]));
   EXPECT_TRUE(has_valid_fallback(node));
-  node.attrs["scale"] = 0.25F;
+  node.attrs["how"] = 2.5F;
   EXPECT_FALSE(has_valid_fallback(node));
+  Session changed(std::make_shared<Graph>(g), options);
+  EXPECT_NE(error_of(changed, {flag(true), row({1})}).find("is not known"), std::string::npos);
+}
+
+// The reader asks kernels for each node; what none takes and ONNX defines by a function gets the body.
+TEST_F(ControlFlow, BodiesAreAttachedWhereKernelsDecline) {
+  Graph g = text_graph(21, "g (float[N] x) => (float[N] y, float[N] z) { y = Softplus(x) z = Exp(x) }");
+  EXPECT_EQ(attach_fallbacks(g), 0);  // kernels take float32
+  for (const char* name : {"x", "y", "z"}) g.value(g.find_value(name)).dtype = DType::kE5M2;
+  EXPECT_EQ(attach_fallbacks(g), 1);  // Exp has no body
+  const Node& node = g.node(g.producer(g.outputs[0]));
+  ASSERT_TRUE(has_valid_fallback(node));
+  EXPECT_EQ(node.fallback->inputs.size(), 1U);
+  EXPECT_EQ(node.fallback->outputs.size(), 1U);
+}
+
+// What a damaged file may hold, and inference lets pass: said, not crashed over.
+TEST_F(ControlFlow, MissingInputsAndValuesAreErrors) {
+  Graph g = text_graph(21,
+                       "g (bool c, float[2] x) => (float[2] y) {"
+                       "  y = If (c) <then_branch = t () => (float[2] p) { p = Neg(x) },"
+                       "    else_branch = f () => (float[2] q) { q = Relu(x) }> }");
+  g.set_input(g.producer(g.outputs[0]), 0, ValueId::kNone);
+  SessionOptions options;
+  options.pool = &pool_;
+  Session damaged(std::make_shared<Graph>(g), options);
+  EXPECT_EQ(error_of(damaged, {flag(true), row({1, 2})}), "input 0 is missing");
+  // One branch gives a tensor, the other an optional without a value.
+  Session& s = session(
+      "g (bool c, float[2] x) => (float[2] y) {"
+      "  z = If (c) <then_branch = t () => (float[2] p) { p = Neg(x) },"
+      "    else_branch = f () => (optional(float[2]) q) { q = Optional <type = float[2]> () }>"
+      "  y = Add(z, x) }");
+  EXPECT_EQ(values(s.run({flag(true), row({1, 2})})[0]), (std::vector<float>{0, 0}));
+  EXPECT_NE(error_of(s, {flag(false), row({1, 2})}).find("is no tensor"), std::string::npos);
+  EXPECT_EQ(values(s.run({flag(true), row({1, 2})})[0]), (std::vector<float>{0, 0}));
 }
 
 }  // namespace
