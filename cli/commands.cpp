@@ -10,6 +10,14 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   list.push_back(make_surgeon_simplify());
   list.push_back(make_surgeon_externalize());
   list.push_back(make_surgeon_convert_opset());
+  list.push_back(make_surgeon_extract());
+  list.push_back(make_surgeon_set_shape());
+  list.push_back(make_surgeon_rename());
+  list.push_back(make_surgeon_prune());
+  list.push_back(make_surgeon_convert_precision());
+  list.push_back(make_surgeon_strip_weights());
+  list.push_back(make_surgeon_restore_weights());
+  list.push_back(make_surgeon_diff());
   list.push_back(make_calibrate());
   list.push_back(make_stats_show());
   list.push_back(make_stats_merge());

@@ -23,7 +23,7 @@ SimplifyReport simplify(Graph& graph, const SimplifyOptions& options) {
   Graph changed = graph;
   RunPassesOptions run;
   run.without = options.without;
-  report.passes = run_passes(changed, simplify_passes(), run);
+  report.passes = run_passes(changed, options.recognize ? all_passes() : simplify_passes(), run);
   report.nodes_after = count_nodes(changed);
   if (options.self_check) {
     std::unique_ptr<ThreadPool> own;
@@ -33,7 +33,8 @@ SimplifyReport simplify(Graph& graph, const SimplifyOptions& options) {
     if (!report.check.passed)
       throw make_error(ErrorCode::kFailedGate, "simplify changed what the model computes: {}",
                        report.check.failure)
-          .hint("Find the pass by leaving passes out (--without NAME) and report it.");
+          .hint(
+              "--bisect finds the pass and the change; --without NAME leaves a pass out. Please report it.");
   }
   graph = std::move(changed);
   return report;

@@ -15,6 +15,7 @@ namespace pare {
 
 struct SimplifyOptions {
   std::vector<std::string> without;  // names of passes to leave out
+  bool recognize = false;            // also the recognition passes of passes.h
   bool self_check = true;
   SelfCheckOptions check;
   ThreadPool* pool = nullptr;  // for the self-check; nullptr: one of its own

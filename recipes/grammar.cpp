@@ -1,4 +1,5 @@
 // Every key of a recipe, once, with its one-line meaning. DESIGN's "Recipes" in executable form.
+#include "graphsurgeon/passes/passes.h"
 #include "recipes/fields.h"
 
 namespace pare {
@@ -11,6 +12,12 @@ const std::vector<const char*> kMethods = {"auto", "rtn",         "search",  "gp
 const std::vector<const char*> kExports = {"qdq_onnx",           "trt_onnx", "qoperator", "matmul_nbits",
                                            "compressed_tensors", "autoawq",  "gptq",      "gptq_v2",
                                            "modelopt",           "gguf",     "trt_cache"};
+
+std::vector<const char*> pass_names() {
+  std::vector<const char*> names;
+  for (const Pass* pass : all_passes()) names.push_back(pass->name);
+  return names;
+}
 
 void describe_model(Fields& f, ModelSpec& model) {
   f.text({.key = "path", .doc = "ONNX file, checkpoint folder or GGUF", .required = true, .path = true},
@@ -267,7 +274,12 @@ void describe(Fields& f, Recipe& r) {
   for (const auto& entry : r.datasets) names.push_back(entry.first);
   f.named({.key = "datasets", .doc = "data by name"}, names,
           [&](Fields& inner, const std::string& name) { describe_dataset(inner, r.datasets[name]); });
-  f.texts({.key = "surgery", .doc = "graph edits before anything else", .choices = {"simplify"}}, r.surgery);
+  f.texts({.key = "surgery", .doc = "graph edits before anything else", .choices = {"simplify", "recognize"}},
+          r.surgery);
+  f.texts({.key = "surgery_without",
+           .doc = "passes to leave out (pare surgeon simplify --list-passes)",
+           .choices = pass_names()},
+          r.surgery_without);
   f.maybe_section({.key = "calibrate", .doc = "what the activations look like"}, r.calibrate,
                   describe_calibrate);
   f.maybe_section({.key = "quantize", .doc = "formats, placement, algorithm"}, r.quantize, describe_quantize);

@@ -108,7 +108,8 @@ struct Recipe {
   std::string name;
   ModelSpec model;
   std::map<std::string, DatasetEntry> datasets;
-  std::vector<std::string> surgery;
+  std::vector<std::string> surgery;          // simplify, recognize
+  std::vector<std::string> surgery_without;  // names of passes to leave out
   std::optional<CalibrateSpec> calibrate;
   std::optional<QuantizeSpec> quantize;
   std::optional<EvaluateSpec> evaluate;

@@ -4,6 +4,7 @@
 #include "engine/base/paths.h"
 #include "graphsurgeon/graph_hash.h"
 #include "graphsurgeon/load.h"
+#include "graphsurgeon/passes/passes.h"
 #include "recipes/stages.h"
 
 namespace pare {
@@ -21,6 +22,15 @@ CalibrationSplit split_calibration(std::int64_t available, std::int64_t samples,
   return split;
 }
 
+namespace {
+
+bool is_recognition(const std::string& name) {
+  const auto passes = recognize_passes();
+  return std::any_of(passes.begin(), passes.end(), [&](const Pass* pass) { return name == pass->name; });
+}
+
+}  // namespace
+
 RunState::RunState(const LoadedRecipe& recipe, const RunOptions& options, RunFolder& folder)
     : recipe_(recipe), options_(options), folder_(folder) {}
 
@@ -36,8 +46,11 @@ const Graph& RunState::original() {
 void RunState::run_surgery() {
   Graph graph = original();
   for (const std::string& pass : recipe().surgery) {
-    if (pass != "simplify") fail(ErrorCode::kUsage, "there is no surgery '{}'", pass);
+    if (pass != "simplify" && pass != "recognize") fail(ErrorCode::kUsage, "there is no surgery '{}'", pass);
     SimplifyOptions simplify_options;
+    simplify_options.recognize = pass == "recognize";
+    for (const std::string& name : recipe().surgery_without)
+      if (simplify_options.recognize || !is_recognition(name)) simplify_options.without.push_back(name);
     simplify_options.pool = &pool();
     surgery_report_ = simplify(graph, simplify_options);
   }

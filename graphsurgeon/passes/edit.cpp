@@ -26,6 +26,11 @@ std::optional<std::vector<std::int64_t>> constant_ints(const Graph& graph, const
   return graph.value(id).constant.to_ints();
 }
 
+bool can_bypass(const Graph& graph, NodeId id, ValueId from) {
+  if (!graph.is_output(graph.node(id).out.at(0))) return true;
+  return graph.producer(from) != NodeId::kNone && !graph.is_output(from);
+}
+
 bool bypass(Graph& graph, NodeId id, ValueId from) {
   const ValueId out = graph.node(id).out.at(0);
   if (!graph.is_output(out)) {

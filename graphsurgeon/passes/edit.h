@@ -24,6 +24,7 @@ std::optional<std::vector<std::int64_t>> constant_ints(const Graph& graph, const
 // output keeps its name (the producer of `from` takes it over); false, and nothing is changed, where that
 // cannot be (from is a graph input, a constant, or another graph output).
 bool bypass(Graph& graph, NodeId id, ValueId from);
+bool can_bypass(const Graph& graph, NodeId id, ValueId from);
 
 // Makes the node's outputs constants and takes it out. One tensor an output; outputs nobody wants are
 // skipped.

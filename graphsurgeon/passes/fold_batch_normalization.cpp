@@ -39,11 +39,12 @@ bool match(const Graph& graph, NodeId id, Match& found) {
   return true;
 }
 
-int fold_batch_normalization(Graph& graph, PassContext&) {
+int fold_batch_normalization(Graph& graph, PassContext& context) {
   int count = 0;
   for (const NodeId id : graph.nodes()) {
     Match found;
     if (!match(graph, id, found)) continue;
+    if (!context.may_change(graph, id)) break;
     const NodeId weighted = found.weights.node;
     if (!scale_and_shift(graph, std::move(found.weights), found.scale, found.shift)) continue;
     absorb(graph, weighted, id);

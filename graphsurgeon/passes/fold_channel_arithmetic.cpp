@@ -59,11 +59,12 @@ bool match(const Graph& graph, NodeId id, Match& found) {
          affine(node, constant_first, values, found);
 }
 
-int fold_channel_arithmetic(Graph& graph, PassContext&) {
+int fold_channel_arithmetic(Graph& graph, PassContext& context) {
   int count = 0;
   for (const NodeId id : graph.nodes()) {
     Match found;
     if (!match(graph, id, found)) continue;
+    if (!context.may_change(graph, id)) break;
     const NodeId weighted = found.weights.node;
     if (!scale_and_shift(graph, std::move(found.weights), found.scale, found.shift)) continue;
     absorb(graph, weighted, id);

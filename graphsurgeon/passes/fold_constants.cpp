@@ -55,6 +55,7 @@ int fold_constants(Graph& graph, PassContext& context) {
       const std::int64_t growth = bytes - freed_bytes(graph, node);
       if (bytes < 0 || growth > context.growth_at_once || growth > context.growth_left) continue;
       std::vector<Tensor> values = evaluate_constant_node(graph, node);
+      if (!context.may_change(graph, id)) break;
       if (growth > 0) context.growth_left -= growth;
       replace_by_constants(graph, id, std::move(values));
       ++count;

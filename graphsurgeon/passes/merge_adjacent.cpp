@@ -10,7 +10,7 @@ using Ints = std::vector<std::int64_t>;
 
 // --- Transpose
 
-bool merge_transposes(Graph& graph, NodeId id, const Node& before) {
+bool merge_transposes(Graph& graph, NodeId id, const Node& before, PassContext& context) {
   const Node& node = graph.node(id);
   if (!node.is("Transpose") || !before.is("Transpose")) return false;
   const Ints first = before.attr_ints("perm"), second = node.attr_ints("perm");
@@ -20,6 +20,7 @@ bool merge_transposes(Graph& graph, NodeId id, const Node& before) {
     if (second[i] < 0 || static_cast<std::size_t>(second[i]) >= first.size()) return false;
     both[i] = first[static_cast<std::size_t>(second[i])];
   }
+  if (!context.may_change(graph, id)) return false;
   const ValueId x = before.in[0];
   graph.node(id).attrs["perm"] = both;
   graph.set_input(id, 0, x);
@@ -33,7 +34,7 @@ bool only_renames_axes(const Node& node) {
 }
 
 // Whatever the first one made of the elements, a Reshape to a constant target that copies no size undoes it.
-bool merge_reshapes(Graph& graph, NodeId id, const Node& before) {
+bool merge_reshapes(Graph& graph, NodeId id, const Node& before, PassContext& context) {
   const Node& node = graph.node(id);
   if (!node.is("Reshape") || !only_renames_axes(before)) return false;
   const auto target = constant_ints(graph, node, 1);
@@ -46,6 +47,7 @@ bool merge_reshapes(Graph& graph, NodeId id, const Node& before) {
     if (!middle.ranked || !start.ranked || i >= middle.dims.size() || i >= start.dims.size()) return false;
     if (!middle.dims[i].same(start.dims[i])) return false;
   }
+  if (!context.may_change(graph, id)) return false;
   graph.set_input(id, 0, before.in[0]);
   return true;
 }
@@ -93,13 +95,13 @@ bool unsqueeze_twice(const Graph& graph, const Node& node, const Node& before, I
   return true;
 }
 
-bool merge_squeezes(Graph& graph, NodeId id, const Node& before) {
+bool merge_squeezes(Graph& graph, NodeId id, const Node& before, PassContext& context) {
   const Node& node = graph.node(id);
   Ints axes;
   const bool twice =
       (node.is("Squeeze") && before.is("Squeeze") && squeeze_twice(graph, node, before, axes)) ||
       (node.is("Unsqueeze") && before.is("Unsqueeze") && unsqueeze_twice(graph, node, before, axes));
-  if (!twice) return false;
+  if (!twice || !context.may_change(graph, id)) return false;
   const ValueId x = before.in[0];
   graph.set_input(id, 1, graph.add_constant(graph.value(node.out[0]).name + "_axes", Tensor::ints(axes)));
   graph.set_input(id, 0, x);
@@ -107,11 +109,12 @@ bool merge_squeezes(Graph& graph, NodeId id, const Node& before) {
 }
 
 // Squeeze(Unsqueeze(x)) and the reverse that end at x's shape.
-bool undo_squeeze(Graph& graph, NodeId id, const Node& before) {
+bool undo_squeeze(Graph& graph, NodeId id, const Node& before, PassContext& context) {
   const Node& node = graph.node(id);
   const bool pair =
       (node.is("Squeeze") && before.is("Unsqueeze")) || (node.is("Unsqueeze") && before.is("Squeeze"));
   if (!pair || !same_shape(graph.value(before.in[0]).shape, graph.value(node.out[0]).shape)) return false;
+  if (!can_bypass(graph, id, before.in[0]) || !context.may_change(graph, id)) return false;
   return bypass(graph, id, before.in[0]);
 }
 
@@ -150,14 +153,15 @@ bool loses_nothing(DType from, DType to) {
   return own <= bits(to) - (is_signed_integer(to) ? 1 : 0);
 }
 
-bool merge_casts(Graph& graph, NodeId id, const Node& before) {
+bool merge_casts(Graph& graph, NodeId id, const Node& before, PassContext& context) {
   if (!graph.node(id).is("Cast") || !before.is("Cast")) return false;
   if (!loses_nothing(graph.value(before.in[0]).dtype, graph.value(before.out[0]).dtype)) return false;
+  if (!context.may_change(graph, id)) return false;
   graph.set_input(id, 0, before.in[0]);
   return true;
 }
 
-int merge_adjacent(Graph& graph, PassContext&) {
+int merge_adjacent(Graph& graph, PassContext& context) {
   int count = 0;
   for (const NodeId id : graph.nodes()) {
     const Node& node = graph.node(id);
@@ -167,9 +171,10 @@ int merge_adjacent(Graph& graph, PassContext&) {
     if (producer == NodeId::kNone) continue;
     const Node& before = graph.node(producer);
     if (before.in.empty() || before.in[0] == ValueId::kNone) continue;
-    const bool merged = merge_transposes(graph, id, before) || merge_reshapes(graph, id, before) ||
-                        merge_squeezes(graph, id, before) || undo_squeeze(graph, id, before) ||
-                        merge_casts(graph, id, before);
+    const bool merged = merge_transposes(graph, id, before, context) ||
+                        merge_reshapes(graph, id, before, context) ||
+                        merge_squeezes(graph, id, before, context) ||
+                        undo_squeeze(graph, id, before, context) || merge_casts(graph, id, before, context);
     count += merged;
   }
   return count;

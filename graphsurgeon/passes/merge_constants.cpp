@@ -23,7 +23,7 @@ std::string key_of(const Tensor& tensor) {
   return key;
 }
 
-int merge_constants(Graph& graph, PassContext&) {
+int merge_constants(Graph& graph, PassContext& context) {
   constexpr std::size_t kMaxCandidates = 8;  // per key: a file full of near-equal tensors stays linear
   std::unordered_map<std::string, std::vector<ValueId>> seen;
   int count = 0;
@@ -36,6 +36,7 @@ int merge_constants(Graph& graph, PassContext&) {
     for (const ValueId other : candidates)
       if (equal_bytes(graph.value(other).constant, value.constant)) same = other;
     if (same != ValueId::kNone && !graph.is_output(id)) {
+      if (!context.may_change("constant '" + value.name + "'")) break;
       graph.replace_uses(id, same);
       ++count;
     } else if (candidates.size() < kMaxCandidates) {

@@ -44,8 +44,25 @@ std::int64_t run_pass(const Pass& pass, Graph& graph, PassContext& context) {
 
 }  // namespace
 
+bool PassContext::may_change(const Graph& graph, NodeId id) {
+  if (changes_left != 1) return may_change(std::string());
+  const Node& node = graph.node(id);
+  const ValueId out = node.out.empty() ? ValueId::kNone : node.out[0];
+  const std::string name = !node.name.empty()      ? node.name
+                           : out != ValueId::kNone ? graph.value(out).name
+                                                   : std::string("without a name");
+  return may_change(fmt::format("{} '{}'", node.op, name));
+}
+
+bool PassContext::may_change(const std::string& what) {
+  if (changes_left <= 0) return false;
+  ++changes;
+  if (--changes_left == 0) last_change = what;
+  return true;
+}
+
 std::vector<PassReport> run_passes(Graph& graph, std::span<const Pass* const> passes,
-                                   const RunPassesOptions& options) {
+                                   const RunPassesOptions& options, PassContext* left) {
   std::vector<PassReport> reports;
   std::vector<const Pass*> wanted;
   std::vector<const char*> names;
@@ -64,15 +81,17 @@ std::vector<PassReport> run_passes(Graph& graph, std::span<const Pass* const> pa
   infer_shapes(graph);
   for (int round = 0; round < options.max_rounds; ++round) {
     std::int64_t changes = 0;
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
+    for (std::size_t i = 0; i < wanted.size() && context.changes_left > 0; ++i) {
+      context.last_pass = wanted[i]->name;
       const auto start = std::chrono::steady_clock::now();
       const std::int64_t now = run_pass(*wanted[i], graph, context);
       reports[i].changes += now;
       reports[i].seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       changes += now;
     }
-    if (changes == 0) break;
+    if (changes == 0 || context.changes_left <= 0) break;
   }
+  if (left != nullptr) *left = context;
   return reports;
 }
 

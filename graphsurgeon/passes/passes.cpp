@@ -1,13 +1,53 @@
 #include "graphsurgeon/passes/passes.h"
 
+#include <algorithm>
+#include <vector>
+
 namespace pare {
 
 // Shapes first, since constants follow from them; folding before merging, so that there is less to compare.
 std::span<const Pass* const> simplify_passes() {
-  static const Pass* const kPasses[] = {&kFoldShapes,     &kFoldConstants,         &kPullInConstants,
-                                        &kInlineIf,       &kRemoveIdentity,        &kFoldBatchNormalization,
-                                        &kFoldPad,        &kFoldChannelArithmetic, &kMergeAdjacent,
-                                        &kMergeConstants, &kMergeEqualNodes,       &kRemoveDeadCode};
+  static const Pass* const kPasses[] = {&kFoldShapes,
+                                        &kFoldConstants,
+                                        &kPullInConstants,
+                                        &kInlineIf,
+                                        &kUnrollLoop,
+                                        &kRemoveIdentity,
+                                        &kFoldBatchNormalization,
+                                        &kFoldPad,
+                                        &kFoldChannelArithmetic,
+                                        &kMergeReshapedTranspose,
+                                        &kMergeAdjacent,
+                                        &kMergeSlices,
+                                        &kMergeConcats,
+                                        &kPushTransposes,
+                                        &kFoldTranspose,
+                                        &kFoldMatMulAdd,
+                                        &kMergeConstants,
+                                        &kMergeEqualNodes,
+                                        &kRemoveDeadCode};
+  return kPasses;
+}
+
+std::span<const Pass* const> recognize_passes() {
+  static const Pass* const kPasses[] = {
+      &kRecognizeLayerNormalization, &kRecognizeRmsNormalization, &kRecognizeGelu,
+      &kRecognizeActivations,        &kRecognizeRotaryEmbedding,  &kRecognizeAttention};
+  return kPasses;
+}
+
+std::span<const Pass* const> all_passes() {
+  static const std::vector<const Pass*> kPasses = [] {
+    std::vector<const Pass*> list;
+    // Shapes and constants first: the patterns have numbers in them.
+    for (const Pass* pass : {&kFoldShapes, &kFoldConstants, &kPullInConstants, &kInlineIf, &kUnrollLoop,
+                             &kRemoveIdentity, &kMergeEqualNodes, &kMergeReshapedTranspose, &kMergeAdjacent})
+      list.push_back(pass);
+    for (const Pass* pass : recognize_passes()) list.push_back(pass);
+    for (const Pass* pass : simplify_passes())
+      if (std::find(list.begin(), list.end(), pass) == list.end()) list.push_back(pass);
+    return list;
+  }();
   return kPasses;
 }
 

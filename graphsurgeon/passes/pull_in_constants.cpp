@@ -4,7 +4,13 @@
 namespace pare {
 namespace {
 
-int run(Graph& graph, PassContext&) { return pull_in_constants(graph); }
+// All of them count as one change: none can alter a value.
+int run(Graph& graph, PassContext& context) {
+  if (context.changes_left <= 0) return 0;
+  const int count = pull_in_constants(graph);
+  if (count > 0) context.may_change("captured constants");
+  return count;
+}
 
 }  // namespace
 

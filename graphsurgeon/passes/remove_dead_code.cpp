@@ -51,7 +51,34 @@ bool drop_captures(Graph& graph, NodeId id) {
   return true;
 }
 
-int remove_dead_code(Graph& graph, PassContext&) {
+// Results of an If that nobody reads; what only they need is dead inside then.
+bool drop_results(Graph& graph, NodeId id, const std::set<ValueId>& results) {
+  const Node& node = graph.node(id);
+  if (!node.is("If")) return false;
+  const auto read = [&](ValueId out) {
+    return out != ValueId::kNone && (!graph.users(out).empty() || results.count(out) != 0);
+  };
+  if (std::all_of(node.out.begin(), node.out.end(), read)) return false;
+  Node fewer = node;
+  fewer.out.clear();
+  for (const ValueId out : node.out)
+    if (read(out)) fewer.out.push_back(out);
+  for (const Graph* body : bodies_of(fewer))
+    if (body->outputs.size() != node.out.size()) return false;
+  for (Graph* body : bodies_of(fewer)) {
+    std::vector<ValueId> kept;
+    for (std::size_t i = 0; i < node.out.size(); ++i)
+      if (read(node.out[i])) kept.push_back(body->outputs[i]);
+    body->outputs = std::move(kept);
+  }
+  for (std::size_t i = graph.node(id).out.size(); i-- > 0;)
+    graph.set_output(id, static_cast<int>(i), ValueId::kNone);
+  graph.insert_after(id, std::move(fewer));
+  graph.remove_node(id);
+  return true;
+}
+
+int remove_dead_code(Graph& graph, PassContext& context) {
   const std::set<ValueId> results(graph.outputs.begin(), graph.outputs.end());
   const std::vector<NodeId> order = graph.nodes();
   int count = 0;
@@ -61,9 +88,10 @@ int remove_dead_code(Graph& graph, PassContext&) {
       return out != ValueId::kNone && (!graph.users(out).empty() || results.count(out) != 0);
     });
     if (needed) {
-      count += drop_captures(graph, *it);
+      count += drop_results(graph, *it, results) || drop_captures(graph, *it);
       continue;
     }
+    if (!context.may_change(graph, *it)) break;
     graph.remove_node(*it);
     ++count;
   }

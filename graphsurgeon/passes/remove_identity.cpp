@@ -89,11 +89,15 @@ ValueId match(const Graph& graph, const Node& node) {
                                                                 : ValueId::kNone;
 }
 
-int remove_identity(Graph& graph, PassContext&) {
+int remove_identity(Graph& graph, PassContext& context) {
   int count = 0;
   for (const NodeId id : graph.nodes()) {
     const ValueId same = match(graph, graph.node(id));
-    if (same != ValueId::kNone && bypass(graph, id, same)) ++count;
+    if (same != ValueId::kNone && can_bypass(graph, id, same)) {
+      if (!context.may_change(graph, id)) break;
+      bypass(graph, id, same);
+      ++count;
+    }
   }
   return count;
 }

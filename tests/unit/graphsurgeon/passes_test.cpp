@@ -242,10 +242,6 @@ const Case kCases[] = {
      R"(g (float[2] x) => (float[2] y) { a = Cast <to = 7> (x) y = Cast <to = 1> (a) })", nullptr},
     {"cast_of_int32_through_float", &kMergeAdjacent,
      R"(g (int32[2] x) => (int64[2] y) { a = Cast <to = 1> (x) y = Cast <to = 7> (a) })", nullptr},
-    {"two_slices", &kMergeAdjacent,  // inisis/OnnxSlim#277
-     R"(g (float[20] x) => (float[4] y) <int64[1] s1 = {2}, int64[1] e1 = {10}, int64[1] s2 = {1}, int64[1] e2 = {5}> {
-          a = Slice(x, s1, e1) y = Slice(a, s2, e2) })",
-     nullptr},
     // --- merge_constants
     {"equal_constants", &kMergeConstants,
      "g (float[2] x) => (float[2] y) <float[2] a = {1,2}, float[2] b = {1,2}> { c = Add(x, a) y = Mul(c, b) "
@@ -267,6 +263,20 @@ const Case kCases[] = {
      nullptr},
     {"random_nodes", &kMergeEqualNodes,  // onnx common subexpression passes
      R"(g () => (float[2] y) { a = RandomUniform <shape = [2]> () b = RandomUniform <shape = [2]> () y = Sub(a, b) })",
+     nullptr},
+    {"operands_in_the_other_order", &kMergeEqualNodes,
+     "g (float[2] x, float[2] z) => (float[2] y) { a = Add(x, z) b = Add(z, x) y = Mul(a, b) }",
+     "g (float[2] x, float[2] z) => (float[2] y) { a = Add(x, z) y = Mul(a, a) }"},
+    {"difference_in_the_other_order", &kMergeEqualNodes,
+     "g (float[2] x, float[2] z) => (float[2] y) { a = Sub(x, z) b = Sub(z, x) y = Mul(a, b) }", nullptr},
+    {"one_is_an_output", &kMergeEqualNodes,
+     "g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) y = Relu(x) z = Neg(a) }",
+     "g (float[2] x) => (float[2] y, float[2] z) { y = Relu(x) z = Neg(y) }"},
+    {"nodes_with_subgraphs", &kMergeEqualNodes,
+     R"(g (bool c, float[2] x) => (float[2] y) {
+          a = If (c) <then_branch = t () => (float[2] p) { p = Relu(x) }, else_branch = e () => (float[2] q) { q = Abs(x) }>
+          b = If (c) <then_branch = t () => (float[2] p) { p = Neg(x) }, else_branch = e () => (float[2] q) { q = Abs(x) }>
+          y = Add(a, b) })",
      nullptr},
     {"both_are_outputs", &kMergeEqualNodes,
      "g (float[2] x) => (float[2] y, float[2] z) { y = Relu(x) z = Relu(x) }", nullptr},
@@ -298,6 +308,16 @@ TEST_P(Passes, ReachesTheOtherGraph) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Passes, testing::ValuesIn(kCases),
                          [](const auto& p) { return std::string(p.param.name); });
+
+// The same word in another domain is another operator.
+TEST(MergeEqualNodes, LooksAtTheDomain) {
+  Graph graph = text_graph(17, "g (float[2] x) => (float[2] y) { a = Relu(x) b = Relu(x) y = Add(a, b) }");
+  graph.node(graph.nodes()[1]).domain = "com.example";
+  PassContext context;
+  EXPECT_EQ(kMergeEqualNodes.run(graph, context), 0);
+  graph.node(graph.nodes()[1]).domain = "";
+  EXPECT_EQ(kMergeEqualNodes.run(graph, context), 1);
+}
 
 // MatMul(x, Transpose(W)): W is replaced, not stored twice (daquexian/onnx-simplifier#174).
 TEST(FoldConstants, LargeWeightIsReplacedNotCopied) {

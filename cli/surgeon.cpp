@@ -1,0 +1,55 @@
+#include "cli/surgeon.h"
+
+#include <algorithm>
+
+#include "cli/output.h"
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "graphsurgeon/load.h"
+#include "graphsurgeon/onnx/write.h"
+
+namespace pare {
+
+void SurgeonVerb::declare(Args& args) {
+  args.positional("MODEL", path_, "ONNX file")
+      .option("-o,--output", "OUT", output_, "where to write the result");
+  declare_verb(args);
+  args.option("--opset", "N", opset_, "ONNX opset of the result (default: the input's)", "export.opset")
+      .flag("--dry-run", dry_run_, "only say what would change");
+}
+
+Graph SurgeonVerb::open(const std::vector<std::string>& others_read) {
+  if (output_.empty() && !dry_run_)
+    throw make_error(ErrorCode::kUsage, "where shall the result go?")
+        .at("-o")
+        .hint("Name a file with -o, or ask with --dry-run what would change.");
+  if (!output_.empty() && !dry_run_) {
+    std::vector<std::string> read = others_read;
+    read.push_back(path_);
+    check_output(output_, read);
+  }
+  return load_model(path_);
+}
+
+void SurgeonVerb::finish(Context& context, const Graph& graph, int opset) {
+  Json& json = context.document();
+  json["dry_run"] = dry_run_;
+  if (dry_run_) return;
+  WriteOptions write;
+  write.opset = static_cast<int>(opset_);
+  if (write.opset == 0 && opset > graph.opset) write.opset = opset;
+  const WriteReport written = write_onnx(graph, output_, write);
+  for (const std::string& why : written.why) context.warn(why);
+  json["output"] = output_;
+  json["opset"] = written.opset;
+  context.print(fmt::format("wrote {} (opset {}, {} bytes)", output_, written.opset, written.bytes));
+}
+
+void SurgeonVerb::say_nodes(Context& context, std::int64_t before, std::int64_t after) const {
+  Json& json = context.document();
+  json["nodes_before"] = before;
+  json["nodes_after"] = after;
+  context.print(fmt::format("{}: {} nodes became {}", path_, before, after));
+}
+
+}  // namespace pare
