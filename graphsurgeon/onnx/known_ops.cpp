@@ -128,16 +128,28 @@ const onnx::OpSchema* to_inline(const onnx::NodeProto& node, int opset) {
   return schema != nullptr && has_body(*schema, opset) ? schema : nullptr;
 }
 
+// Nodes of a graph and of the graphs inside it.
+template <typename Visit>
+void for_each_node(onnx::GraphProto& graph, const Visit& visit) {
+  for (auto& node : *graph.mutable_node()) {
+    for (auto& attribute : *node.mutable_attribute())
+      if (attribute.has_g()) for_each_node(*attribute.mutable_g(), visit);
+    visit(node);
+  }
+}
+
 // One level of function bodies. True when there was anything to inline and it went well; otherwise the model
 // is as it was, and check_known says what is unknown.
 bool inline_operators(onnx::ModelProto& model, int opset) {
   std::set<std::pair<std::string, std::string>> wanted;
-  for (const auto& node : model.graph().node())
+  for_each_node(*model.mutable_graph(), [&](const onnx::NodeProto& node) {
     if (to_inline(node, opset) != nullptr) wanted.emplace(node.domain(), node.op_type());
+  });
   if (wanted.empty()) return false;
   onnx::ModelProto changed = model;
-  for (auto& node : *changed.mutable_graph()->mutable_node())
+  for_each_node(*changed.mutable_graph(), [&](onnx::NodeProto& node) {
     if (const onnx::OpSchema* schema = to_inline(node, opset)) add_defaults(node, *schema);
+  });
   try {
     const auto set =
         onnx::inliner::FunctionIdSet::Create(onnx::inliner::FunctionIdVector(wanted.begin(), wanted.end()));

@@ -12,7 +12,7 @@ namespace pare {
 void check_known(const std::string& domain, const std::string& op, int opset);
 
 // Replaces calls of model-local functions, and of operators that the IR does not know but ONNX defines by a
-// function body (main graph only), by their bodies. Error kBadFile: recursive functions, or more than
+// function body, by their bodies. Error kBadFile: recursive functions, or more than
 // limits::kMaxNodes nodes in the end. `directory` holds external data of Constants in functions.
 void inline_functions(onnx::ModelProto& model, int opset, const std::string& directory);
 

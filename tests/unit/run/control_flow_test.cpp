@@ -325,6 +325,22 @@ TEST_F(ControlFlow, BodiesAreAttachedWhereKernelsDecline) {
   EXPECT_EQ(node.fallback->outputs.size(), 1U);
 }
 
+// Operators that the IR does not know are replaced by their bodies when the file is read; in branches, too.
+TEST_F(ControlFlow, FunctionsInsideBranchesAreInlined) {
+  Session& s = session(
+      "g (bool c, int64 n) => (float[N] y) {"
+      "  y = If (c) <then_branch = t () => (float[M] p) { p = HannWindow <periodic = 0> (n) },"
+      "    else_branch = f () => (float[K] q) { q = HammingWindow <periodic = 0> (n) }> }");
+  const std::vector<float> hann = values(s.run({flag(true), whole(5)})[0]),
+                           hamming = values(s.run({flag(false), whole(5)})[0]);
+  ASSERT_EQ(hann.size(), 5U);
+  for (std::size_t i = 0; i < 5; ++i) {
+    const double wave = std::cos(2 * 3.14159265358979 * static_cast<double>(i) / 4);
+    EXPECT_NEAR(hann[i], 0.5 - 0.5 * wave, 1e-6);
+    EXPECT_NEAR(hamming[i], 25.0 / 46 - 21.0 / 46 * wave, 1e-6);
+  }
+}
+
 // What a damaged file may hold, and inference lets pass: said, not crashed over.
 TEST_F(ControlFlow, MissingInputsAndValuesAreErrors) {
   Graph g = text_graph(21,
