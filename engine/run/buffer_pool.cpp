@@ -7,45 +7,49 @@
 namespace pare {
 
 int BufferPool::acquire(DType dtype, const Dims& dims, std::int64_t bytes) {
-  int best = -1, largest = -1, vacant = -1;
-  const auto size_of = [&](int i) { return blocks_[static_cast<std::size_t>(i)].memory.bytes(); };
-  for (int i = 0; i < static_cast<int>(blocks_.size()); ++i) {
-    const Block& block = blocks_[static_cast<std::size_t>(i)];
-    if (block.references != 0) continue;
-    if (block.memory.empty()) {
-      vacant = i;
-    } else if (block.memory.dtype() != DType::kString && dtype != DType::kString) {
-      if (size_of(i) >= bytes && (best < 0 || size_of(i) < size_of(best))) best = i;
-      if (largest < 0 || size_of(i) > size_of(largest)) largest = i;
-    }
+  int chosen = -1;
+  bool fits = false;
+  if (dtype != DType::kString && !free_.empty()) {
+    auto it = free_.lower_bound({bytes, 0});
+    fits = it != free_.end();
+    if (!fits) it = free_.lower_bound({free_.rbegin()->first, 0});  // the largest
+    chosen = it->second;
+    free_.erase(it);
+  } else if (!vacant_.empty()) {
+    chosen = vacant_.back();
+    vacant_.pop_back();
+  } else {
+    chosen = static_cast<int>(blocks_.size());
+    blocks_.emplace_back();
   }
-  int chosen = best;
-  if (chosen < 0) {
-    if (largest >= 0) blocks_[static_cast<std::size_t>(largest)].memory = {};
-    chosen = largest >= 0 ? largest : vacant;
-    if (chosen < 0) {
-      chosen = static_cast<int>(blocks_.size());
-      blocks_.emplace_back();
-    }
-    blocks_[static_cast<std::size_t>(chosen)].memory =
-        dtype == DType::kString ? Tensor::allocate(dtype, dims)
-                                : Tensor::allocate(DType::kU8, {std::max<std::int64_t>(bytes, 64)});
-  }
-  blocks_[static_cast<std::size_t>(chosen)].references = 1;
+  Block& block = blocks_[static_cast<std::size_t>(chosen)];
+  block.references = 1;  // also when there is no memory to be had: release_all() makes it free again
+  if (fits) return chosen;
+  block.memory = {};  // before the new one is taken
+  block.memory = dtype == DType::kString ? Tensor::allocate(dtype, dims)
+                                         : Tensor::allocate(DType::kU8, {std::max<std::int64_t>(bytes, 64)});
   return chosen;
+}
+
+void BufferPool::free(int block) {
+  Block& b = blocks_[static_cast<std::size_t>(block)];
+  b.references = 0;
+  if (!b.memory.empty() && b.memory.dtype() == DType::kString) b.memory = {};
+  if (b.memory.empty())
+    vacant_.push_back(block);
+  else
+    free_.emplace(b.memory.bytes(), block);
 }
 
 void BufferPool::release(int block) {
   Block& b = blocks_[static_cast<std::size_t>(block)];
   PARE_ASSERT(b.references > 0);
-  if (--b.references == 0 && b.memory.dtype() == DType::kString) b.memory = {};
+  if (--b.references == 0) free(block);
 }
 
 void BufferPool::release_all() {
-  for (Block& block : blocks_) {
-    block.references = 0;
-    if (!block.memory.empty() && block.memory.dtype() == DType::kString) block.memory = {};
-  }
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    if (blocks_[i].references != 0) free(static_cast<int>(i));
 }
 
 void* BufferPool::data(int block) {

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "engine/base/tensor.h"
@@ -27,7 +29,11 @@ class BufferPool {
     Tensor memory;
     int references = 0;
   };
+  void free(int block);
+
   std::vector<Block> blocks_;
+  std::set<std::pair<std::int64_t, int>> free_;  // bytes and number of free blocks that hold memory
+  std::vector<int> vacant_;                      // blocks without memory
 };
 
 }  // namespace pare

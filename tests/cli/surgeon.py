@@ -1,7 +1,7 @@
 """The verbs of `pare surgeon` as a user sees them: what is printed, what is written, exit codes."""
 import os
 
-from harness import FASHION, RESNET, check, finish, pare, workplace
+from harness import FASHION, RECIPE, RESNET, check, finish, pare, workplace
 
 import numpy
 
@@ -82,4 +82,9 @@ with workplace() as folder:
     # Nothing is to blame where nothing is wrong; a tolerance that rounding passes blames a fold.
     expect(0, 'simplify', RESNET, '--bisect', says='none of')
     expect(1, 'simplify', RESNET, '--bisect', '--tolerance', '1e-12', says='fold_batch_normalization')
+    # Passes are left out by a recipe too.
+    for passes, code, says in (('fold_pad', 0, ''), ('fold_pads', 2, 'fold_pad')):
+        count += 1
+        result = pare('run', RECIPE, '--out', folder + '/run', '--dry-run', '--set', f'surgery_without=[{passes}]')
+        check(result.code == code and says in result.err, f'surgery_without {passes}', result.code, result.err)
 finish(count)

@@ -113,5 +113,29 @@ INSTANTIATE_TEST_SUITE_P(Models, Exporters, testing::ValuesIn(kModels), [](const
   return name;
 });
 
+// At most as many nodes as the better of onnxslim 0.1.98 and onnxsim 0.8.1 leave
+// (tests/bench/simplify_vs_others.py), Constant nodes left out, all graphs. Outputs are compared in
+// golden_test.cpp.
+TEST(SimplifyRealModels, AsFewNodesAsOthers) {
+  if (!has_shared_files()) GTEST_SKIP() << "the folder with shared models is not beside the checkout";
+  const std::pair<const char*, std::int64_t> models[] = {{"fashion/resnet", 48},
+                                                         {"fashion/mobilenet", 75},
+                                                         {"fashion/vit", 179},
+                                                         {"ocr/ppocrv4_det", 297},
+                                                         {"ocr/ppocrv4_rec", 377},
+                                                         {"blazeface/blazeface_back_256", 147},
+                                                         {"mlsd/mlsd_512x512_large", 134},
+                                                         {"silero/silero_vad_v5", 152},
+                                                         {"silero/silero_vad_v6", 152},
+                                                         {"efficientnet/efficientnet_lite0", 94},
+                                                         {"magika/model", 93}};
+  for (const auto& [name, nodes] : models) {
+    Graph graph = load_model(shared_path(std::string("models/") + name + ".onnx"));
+    SimplifyOptions options;
+    options.self_check = false;
+    EXPECT_LE(simplify(graph, options).nodes_after, nodes) << name;
+  }
+}
+
 }  // namespace
 }  // namespace pare
