@@ -321,6 +321,9 @@ void run_vectorizer(const OpCall& call) {
   std::int64_t at = 0;
   for (const TensorView& view : call.in) {
     const Rows part(view);
+    if (part.rows != call.out[0].dims[0] || at + part.columns > width)
+      fail(ErrorCode::kBadFile, "FeatureVectorizer: an input {} beside {} rows", to_string(view.dims),
+           call.out[0].dims[0]);
     for (std::int64_t r = 0; r < part.rows; ++r)
       for (std::int64_t c = 0; c < part.columns; ++c)
         y[r * width + at + c] = static_cast<float>(part.row(r)[c]);
@@ -329,10 +332,12 @@ void run_vectorizer(const OpCall& call) {
 }
 
 std::string vectorizer_reason(const OpCall& call) {
-  for (int i = 0; i < static_cast<int>(call.in.size()); ++i)
-    if (std::string reason = type_reason(call, i, {DType::kF32, DType::kF64, DType::kI64, DType::kI32});
-        !reason.empty())
-      return reason;
+  for (int i = 0; i < static_cast<int>(call.in.size()); ++i) {
+    const std::size_t rank = call.input(i).dims.size();
+    if (rank != 1 && rank != 2) return "an input is neither [C] nor [N, C]";
+    std::string reason = type_reason(call, i, {DType::kF32, DType::kF64, DType::kI64, DType::kI32});
+    if (!reason.empty()) return reason;
+  }
   return {};
 }
 

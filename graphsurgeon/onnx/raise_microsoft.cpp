@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "engine/ir/schema.h"
+
 namespace pare {
 
 ValueId Steps::need(std::size_t i) const {
@@ -85,8 +87,12 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-bool to_standard(Raiser&, Node& node) {
+// The checker knows nothing of com.microsoft: inputs that must be there are looked for here.
+bool to_standard(Raiser& r, Node& node) {
   node.domain.clear();
+  const OpSchema* const schema = find_schema("", node.op);
+  for (int i = 0; schema != nullptr && i < schema->min_in; ++i)
+    Steps(r, node).need(static_cast<std::size_t>(i));
   return true;
 }
 

@@ -71,6 +71,8 @@ TEST(Microsoft, RefusesWhatItCannotSayAndWhatIsBroken) {
       {"g (float[1,16] a, float[1,1] s) => (float[1,1] y) <uint8[1,1,8] b = {1,2,3,4,5,6,7,8}> { y = "
        "com.microsoft.MatMulNBits <K = 16, N = 1, bits = 3, block_size = 16> (a, b, s) }",
        ErrorCode::kUnsupported},
+      {"g (int8[1] x) => (float[1] y) { y = com.microsoft.DequantizeLinear(x) }", ErrorCode::kBadFile},
+      {"g (int8[1] x) => (float[1] y) { y = com.microsoft.DequantizeLinear(x, , x) }", ErrorCode::kBadFile},
       {"g (uint8[1] x) => (uint8[1] y) { y = com.microsoft.QLinearAdd(x) }", ErrorCode::kBadFile},
       {"g (float[1,3,8] x) => (float[1,3,8] y) { y = com.microsoft.MultiHeadAttention <num_heads = 2> (x) }",
        ErrorCode::kUnsupported},

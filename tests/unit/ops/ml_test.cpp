@@ -83,6 +83,9 @@ TEST(Ml, RowsOfZerosStay) {
 }
 
 TEST(Ml, WhatDoesNotFitIsSaid) {
+  EXPECT_THROW(
+      check_case(ml_case("FeatureVectorizer", {of({1, 2}, {1, 2}), of({3, 2}, {1, 2, 3, 4, 5, 6})}, {})),
+      Error);
   EXPECT_THROW(check_case(ml_case("Scaler", {of({1, 3}, {1, 2, 3})}, {{"offset", Floats32{1, 2}}})), Error);
   EXPECT_THROW(check_case(ml_case("Imputer", {of({1, 3}, {1, 2, 3})}, {})), Error);
   EXPECT_THROW(check_case(ml_case("OneHotEncoder", {ints({4})},
