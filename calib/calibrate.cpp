@@ -65,7 +65,10 @@ std::int64_t live_activation_bytes(const Graph& graph, std::int64_t batch) {
       live += bytes;
       freed[std::max(i, last_use[static_cast<std::size_t>(id)])] += bytes;
     }
-    most = std::max(most, live);
+    std::int64_t inside = 0;  // one subgraph at a time, while this node runs
+    for (const std::string& key : subgraph_attributes(graph.node(order[i])))
+      inside = std::max(inside, live_activation_bytes(subgraph(graph.node(order[i]), key), batch));
+    most = std::max(most, live + inside);
     live -= freed[i];
   }
   return most;

@@ -55,7 +55,8 @@ CalibrateResult calibrate(const Graph& source, const std::vector<CalibratedValue
 
 // The most bytes of intermediate values that are alive at once when the graph runs with `batch` samples, by
 // the graph's own order and shapes. A size that the graph does not know counts as `batch` on the first axis
-// and as one elsewhere; memory that values share counts for each.
+// and as one elsewhere; memory that values share counts for each. A subgraph counts while its
+// node runs.
 std::int64_t live_activation_bytes(const Graph& graph, std::int64_t batch);
 
 }  // namespace pare

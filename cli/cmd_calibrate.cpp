@@ -63,9 +63,17 @@ class Calibrate final : public Command {
       context.warn(fmt::format(
           "activations held {} NaN and {} infinite values: `pare stats show {}` names the tensors",
           s.nan_count(), s.inf_count(), output_));
-    for (const TensorStats& tensor : s.tensors)
-      if (!tensor.seen())
-        context.warn(fmt::format("'{}' was never computed: the data did not take its branch", tensor.name));
+    std::int64_t unseen = 0;
+    std::string first;
+    for (const TensorStats& tensor : s.tensors) {
+      if (tensor.seen()) continue;
+      if (++unseen == 1) first = tensor.name;
+    }
+    if (unseen > 0)
+      context.warn(fmt::format(
+          "{} of {} tensors were never computed, the first is '{}': the data did not take their branch, and "
+          "they cannot be quantized",
+          unseen, s.tensors.size(), first));
     Json& json = context.document();
     json["stats"] = output_;
     json["samples"] = s.samples;

@@ -149,6 +149,24 @@ TEST(LiveBytes, FollowLifetimes) {
   }
   graph.outputs = {last};
   EXPECT_EQ(live_activation_bytes(graph, 8), 2 * 8 * 10 * 4);
+
+  // In a branch the same counts on top of what is alive outside.
+  Graph outer;
+  Value condition;
+  condition.name = "c";
+  condition.dtype = DType::kBool;
+  condition.shape = Shape(std::vector<Dim>{});
+  outer.inputs = {outer.add_value(condition)};
+  v.name = "y";
+  Node branch;
+  branch.op = "If";
+  branch.in = {outer.inputs[0]};
+  branch.out = {outer.add_value(v)};
+  branch.attrs["then_branch"] = std::make_shared<Graph>(graph);
+  branch.attrs["else_branch"] = std::make_shared<Graph>();
+  outer.add_node(branch);
+  outer.outputs = {branch.out[0]};
+  EXPECT_EQ(live_activation_bytes(outer, 8), 3 * 8 * 10 * 4);
 }
 
 }  // namespace
