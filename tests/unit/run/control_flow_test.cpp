@@ -243,6 +243,25 @@ TEST_F(ControlFlow, ShapesAreInferredInside) {
   EXPECT_EQ(s.run({flag(true), floats({0, 2, 3}, {})})[0].dims(), (Dims{0, 6}));
 }
 
+// Sizes computed outside of a body and captured by it are known inside, as numbers and as symbols.
+TEST_F(ControlFlow, SizesFollowIntoBodies) {
+  Session& s = session(
+      "g (bool c, int64 m, float[B, 2, 3] x) => (float[P, Q] y, float[R, S] z)"
+      "  <int64 zero = {0}, int64[1] six = {6}, int64[1] ax = {0}, bool yes = {1}> {"
+      "  s = Shape(x) b = Gather(s, zero) b1 = Unsqueeze(b, ax) to = Concat <axis = 0> (b1, six)"
+      "  y = If (c) <then_branch = t () => (float[T, U] p) { p = Reshape(x, to) },"
+      "              else_branch = f () => (float[V, W] q) { n = Neg(x) q = Reshape(n, to) }>"
+      "  z = Loop (m, yes, y) <body = l (int64 i, bool ci, float[D, E] v) => (bool co, float[F, G] w) {"
+      "        co = Identity(ci) r = Reshape(x, to) w = Add(r, r) }> }");
+  const Graph& g = s.graph();
+  EXPECT_EQ(to_string(g.value(g.outputs[0]).shape), "[B,6]");
+  const Graph& body = subgraph_at(g, {{g.producer(g.outputs[1]), "body"}});
+  EXPECT_EQ(to_string(body.value(body.outputs[1]).shape), "[B,6]");
+  const Tensor x = floats({2, 2, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  EXPECT_EQ(values(s.run({flag(false), whole(0), x})[1])[1], -2);
+  EXPECT_EQ(values(s.run({flag(false), whole(3), x})[1])[1], 4);
+}
+
 // What is constant outside is constant inside, at any depth.
 TEST_F(ControlFlow, ConstantsArePulledIn) {
   Graph g = text_graph(21,
