@@ -8,8 +8,8 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-// 0 or the mask's filter value, to be added to the scores; [batch, 1, 1 or queries, keys]. `like` gives the
-// type, `keys` how many keys there are ([1]; for lengths).
+// 0 or the mask's filter value, to be added to the scores; [batch, 1, queries, keys]. `like`: the queries,
+// which give the type; `keys`: how many keys there are ([1]; for lengths).
 ValueId mask_numbers(Steps& s, ValueId mask, ValueId like, ValueId keys) {
   const int rank = s.value(mask).shape.rank();
   ValueId seen;
@@ -31,7 +31,14 @@ ValueId mask_numbers(Steps& s, ValueId mask, ValueId like, ValueId keys) {
   const ValueId one = s.number("mask_one", 1, like), number = s.make("mask_number", "CastLike", {seen, like});
   const ValueId filter = s.number("mask_filter", s.node().attr("mask_filter_value", -10000.0F), like);
   const ValueId bias = s.make("mask_bias", "Mul", {s.make("mask_hidden", "Sub", {one, number}), filter});
-  return s.make("mask", "Unsqueeze", {bias, s.ints("mask_axes", rank == 3 ? Ints{1} : Ints{1, 2})});
+  const ValueId whole =
+      s.make("mask", "Unsqueeze", {bias, s.ints("mask_axes", rank == 3 ? Ints{1} : Ints{1, 2})});
+  if (rank == 3) return whole;
+  // One row for all queries would do by ONNX's words, but ONNX Runtime's Attention wants one each.
+  const ValueId queries = s.shape_part("mask_queries", like, 1, 2), one_each = s.ints("mask_ones", {1, 1});
+  const ValueId grid = s.make("mask_grid", "Concat", {one_each, queries, s.ints("mask_one_last", {1})},
+                              {{"axis", std::int64_t{0}}});
+  return s.make("mask_rows", "Expand", {whole, grid});
 }
 
 struct Parts {

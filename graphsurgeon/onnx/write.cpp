@@ -47,6 +47,17 @@ int settle_opset(const Graph& graph, int asked, std::vector<std::string>& reason
   return opset;
 }
 
+// The newest of ai.onnx.ml that holds the model: version 5 has TreeEnsemble, and no longer the two before it.
+int ml_version(const onnx::GraphProto& graph) {
+  int version = 4;
+  for (const auto& node : graph.node()) {
+    if (node.domain() == "ai.onnx.ml" && node.op_type() == "TreeEnsemble") return 5;
+    for (const auto& attribute : node.attribute())
+      if (attribute.has_g()) version = std::max(version, ml_version(attribute.g()));
+  }
+  return version;
+}
+
 void write_imports(const std::set<std::string>& domains, int opset, onnx::ModelProto& model) {
   auto* main = model.add_opset_import();
   main->set_domain("");
@@ -55,7 +66,7 @@ void write_imports(const std::set<std::string>& domains, int opset, onnx::ModelP
     if (domain.empty()) continue;
     auto* import = model.add_opset_import();
     import->set_domain(domain);
-    import->set_version(domain == "ai.onnx.ml" ? 5 : 1);  // the newest forms, as everywhere
+    import->set_version(domain == "ai.onnx.ml" ? ml_version(model.graph()) : 1);
   }
 }
 
