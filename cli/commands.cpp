@@ -18,6 +18,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   list.push_back(make_surgeon_strip_weights());
   list.push_back(make_surgeon_restore_weights());
   list.push_back(make_surgeon_diff());
+  list.push_back(make_convert());
   list.push_back(make_calibrate());
   list.push_back(make_stats_show());
   list.push_back(make_stats_merge());

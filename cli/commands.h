@@ -21,6 +21,7 @@ std::unique_ptr<Command> make_surgeon_convert_precision();
 std::unique_ptr<Command> make_surgeon_strip_weights();
 std::unique_ptr<Command> make_surgeon_restore_weights();
 std::unique_ptr<Command> make_surgeon_diff();
+std::unique_ptr<Command> make_convert();
 std::unique_ptr<Command> make_calibrate();
 std::unique_ptr<Command> make_stats_show();
 std::unique_ptr<Command> make_stats_merge();

@@ -71,7 +71,8 @@ ModelSummary inspect_model(const std::string& path) {
   summary.ir_version = header.ir_version;
   summary.producer = header.producer;
   summary.opsets = header.opsets;
-  summary.metadata = graph.metadata;
+  for (const auto& [key, value] : graph.metadata)
+    if (key.rfind(kOpsetKey, 0) != 0) summary.metadata[key] = value;
   summary.inputs = summaries(graph, graph.inputs);
   summary.outputs = summaries(graph, graph.outputs);
   Counter(summary).graph(graph, "");

@@ -16,7 +16,8 @@ namespace {
 void verify_arity(const Node& node) {
   const OpSchema* schema = find_schema(node.domain, node.op);
   if (schema == nullptr) {
-    if (node.fallback != nullptr) return;
+    // What another domain means is not known here; such a node is carried along and cannot be run.
+    if (node.fallback != nullptr || (!node.domain.empty() && node.domain != "pare")) return;
     throw make_error(ErrorCode::kUnsupported, "operator {}{}{} is not known", node.domain,
                      node.domain.empty() ? "" : ".", node.op)
         .at(fmt::format("node '{}'", node.name))

@@ -22,9 +22,15 @@ class OwnedOutputs final : public OutputAllocator {
   std::vector<Tensor>& outputs_;
 };
 
-}  // namespace
+const Kernel& last_that_takes(const OpCall& call) {
+  const Kernel* last = &cpu_registry().pick(call, Backend::kCpu, true);  // or Error with every reason
+  for (const Kernel* kernel : cpu_registry().candidates(call.node->domain, call.node->op, Backend::kCpu))
+    if (kernel->why_not(call).empty()) last = kernel;
+  return *last;
+}
 
-std::vector<Tensor> evaluate_node(const Graph& graph, const Node& node, const std::vector<Tensor>& inputs) {
+std::vector<Tensor> evaluate(const Graph& graph, const Node& node, const std::vector<Tensor>& inputs,
+                             bool by_reference) {
   PARE_ASSERT(inputs.size() == node.in.size());
   std::vector<TensorView> in, out;
   for (const Tensor& tensor : inputs) in.push_back(tensor.empty() ? TensorView{} : tensor.view());
@@ -40,7 +46,8 @@ std::vector<Tensor> evaluate_node(const Graph& graph, const Node& node, const st
   ThreadPool pool(1);
   Scratch scratch;
   OpCall call{&node, in, out, &pool, &scratch, nullptr, nullptr, &allocator, 0};
-  const Kernel& kernel = cpu_registry().pick(call, Backend::kCpu, true);
+  const Kernel& kernel =
+      by_reference ? last_that_takes(call) : cpu_registry().pick(call, Backend::kCpu, true);
   if (kernel.alias >= 0) {
     const Tensor& source = inputs[static_cast<std::size_t>(kernel.alias)];
     const std::int64_t offset = kernel.alias_offset != nullptr ? kernel.alias_offset(call) : 0;
@@ -53,6 +60,17 @@ std::vector<Tensor> evaluate_node(const Graph& graph, const Node& node, const st
   call.prepared = prepared.get();
   kernel.run(call);
   return outputs;
+}
+
+}  // namespace
+
+std::vector<Tensor> evaluate_node(const Graph& graph, const Node& node, const std::vector<Tensor>& inputs) {
+  return evaluate(graph, node, inputs, false);
+}
+
+std::vector<Tensor> evaluate_node_by_reference(const Graph& graph, const Node& node,
+                                               const std::vector<Tensor>& inputs) {
+  return evaluate(graph, node, inputs, true);
 }
 
 bool is_foldable(const Graph& graph, const Node& node) {

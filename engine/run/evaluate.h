@@ -11,6 +11,10 @@ namespace pare {
 // it. Outputs in the node's order. Errors as in a run.
 std::vector<Tensor> evaluate_node(const Graph& graph, const Node& node, const std::vector<Tensor>& inputs);
 
+// The same with the last kernel that takes it: the plain reference. For tests of the others.
+std::vector<Tensor> evaluate_node_by_reference(const Graph& graph, const Node& node,
+                                               const std::vector<Tensor>& inputs);
+
 // True when every input is a constant and the operator gives the same result each time.
 bool is_foldable(const Graph& graph, const Node& node);
 

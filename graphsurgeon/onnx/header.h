@@ -7,6 +7,10 @@
 
 namespace pare {
 
+// Graph::metadata has the opset of each other domain under this key and the domain's name. The writer makes
+// opset_import of it; no file has such a key.
+inline constexpr const char* kOpsetKey = "pare.opset.";
+
 struct OnnxHeader {
   std::int64_t ir_version = 0;
   std::string producer;               // name and version

@@ -6,7 +6,9 @@
 #include "engine/base/error.h"
 #include "engine/base/limits.h"
 #include "engine/ir/schema.h"
+#include "graphsurgeon/onnx/header.h"
 #include "graphsurgeon/onnx/known_ops.h"
+#include "graphsurgeon/onnx/sparse.h"
 
 namespace pare {
 namespace {
@@ -62,6 +64,7 @@ Tensor constant_of(const onnx::NodeProto& proto, TensorSource& tensors) {
   const auto floats = static_cast<std::int64_t>(a.floats_size()),
              ints = static_cast<std::int64_t>(a.ints_size());
   if (key == "value") return read_tensor(a.t(), tensors);
+  if (key == "sparse_value") return read_sparse(a.sparse_tensor(), tensors);
   if (key == "value_float") return Tensor::scalar(a.f());
   if (key == "value_floats")
     return Tensor::copy_of(DType::kF32, {floats}, a.floats().data(), a.floats_size() * 4u);
@@ -114,13 +117,13 @@ ValueId GraphImporter::find(const std::string& name) {
   return id;
 }
 
-void GraphImporter::add_initializer(const onnx::TensorProto& proto) {
+void GraphImporter::add_initializer(const std::string& name, Tensor tensor) {
   Value value;
-  value.constant = read_tensor(proto, model_.tensors);
+  value.constant = std::move(tensor);
   value.dtype = value.constant.dtype();
   value.shape = Shape(value.constant.dims());
-  if (proto.name().empty()) fail(ErrorCode::kBadFile, "an initializer has no name");
-  define(proto.name(), std::move(value));
+  if (name.empty()) fail(ErrorCode::kBadFile, "an initializer has no name");
+  define(name, std::move(value));
 }
 
 void GraphImporter::add_input(const onnx::ValueInfoProto& info) {
@@ -202,8 +205,9 @@ void GraphImporter::add_node(const onnx::NodeProto& proto) {
     const ValueId id = name.empty() ? ValueId::kNone : find(name);
     if (id == ValueId::kNone && !name.empty())
       throw make_error(ErrorCode::kBadFile,
-                       "input '{}' is no output of a node before it, no initializer and no graph input", name)
-          .hint("Nodes must stand in topological order; the file may be cut or edited badly.");
+                       "input '{}' is made by no node, and is no initializer and no graph input{}", name,
+                       parent_ == nullptr ? "" : ", here or in an enclosing graph")
+          .hint("A weight was lost, or the file was edited badly: export it again.");
     node.in.push_back(id);
   }
   while (!node.in.empty() && node.in.back() == ValueId::kNone) node.in.pop_back();
@@ -242,10 +246,14 @@ void GraphImporter::run(const onnx::GraphProto& proto, Graph& graph) {
   raiser_ = model_.raisers.back().get();
   graph.name = proto.name();
   graph.opset = model_.opset;
-  if (proto.sparse_initializer_size() > 0) fail(ErrorCode::kUnsupported, "sparse initializers are not read");
+  for (const auto& [domain, version] : model_.opsets)
+    if (!domain.empty() && parent_ == nullptr) graph.metadata[kOpsetKey + domain] = std::to_string(version);
   for (const auto& info : proto.value_info()) declare(info);
   for (const auto& info : proto.output()) declare(info);
-  for (const auto& tensor : proto.initializer()) add_initializer(tensor);
+  for (const auto& tensor : proto.initializer())
+    add_initializer(tensor.name(), read_tensor(tensor, model_.tensors));
+  for (const auto& sparse : proto.sparse_initializer())
+    add_initializer(sparse.values().name(), read_sparse(sparse, model_.tensors));
   for (const auto& info : proto.input()) add_input(info);
   for (const auto& node : proto.node()) {
     try {

@@ -36,7 +36,7 @@ class GraphImporter {
     ValueId outer, inner;
   };
 
-  void add_initializer(const onnx::TensorProto& tensor);
+  void add_initializer(const std::string& name, Tensor tensor);
   void add_input(const onnx::ValueInfoProto& info);
   void add_node(const onnx::NodeProto& proto);
   void add_constant_node(const onnx::NodeProto& proto);

@@ -101,13 +101,75 @@ void check_bodies(const onnx::ModelProto& model, const std::string& directory) {
   }
 }
 
+using Key = std::pair<std::string, std::string>;  // domain, name
+using Functions = std::map<Key, const onnx::FunctionProto*>;
+
+Functions by_name(const onnx::ModelProto& model) {
+  Functions functions;
+  for (const auto& function : model.functions()) functions[{function.domain(), function.name()}] = &function;
+  return functions;
+}
+
+template <typename Nodes, typename Visit>
+void for_each_call(Nodes& nodes, const Functions& functions, const Visit& visit) {
+  for (auto& node : nodes) {
+    const auto callee = functions.find({node.domain(), node.op_type()});
+    if (callee != functions.end()) visit(node, *callee->second);
+    for (auto& attribute : *node.mutable_attribute())
+      if (attribute.has_g()) for_each_call(*attribute.mutable_g()->mutable_node(), functions, visit);
+  }
+}
+
+// Defaults of a function's attributes; the inliner knows none.
+void write_defaults(onnx::ModelProto& model) {
+  const onnx::ModelProto copy = model;  // functions are looked at while their nodes change
+  const Functions functions = by_name(copy);
+  const auto add = [](onnx::NodeProto& node, const onnx::FunctionProto& callee) {
+    for (const auto& preset : callee.attribute_proto()) {
+      bool given = false;
+      for (const auto& attribute : node.attribute()) given = given || attribute.name() == preset.name();
+      if (!given) *node.add_attribute() = preset;
+    }
+  };
+  for_each_call(*model.mutable_graph()->mutable_node(), functions, add);
+  for (auto& function : *model.mutable_functions()) for_each_call(*function.mutable_node(), functions, add);
+}
+
+int opset_of(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports) {
+  for (const auto& import : imports)
+    if (import.domain().empty() || import.domain() == "ai.onnx") return static_cast<int>(import.version());
+  return 0;
+}
+
+bool opsets_differ(const onnx::ModelProto& model) {
+  for (const auto& function : model.functions()) {
+    const int opset = opset_of(function.opset_import());
+    if (opset != 0 && opset != opset_of(model.opset_import())) return true;
+  }
+  return false;
+}
+
 void inline_local(onnx::ModelProto& model, const std::string& directory) {
   if (model.functions_size() == 0) return;
   guarded([&] { onnx::checker::check_function_call_cycles(model); });
   guarded([&] { check_bodies(model, directory); });
   check_limit(ExpandedSize(model).of(model.graph().node()), limits::kMaxNodes,
               "the number of nodes with functions inlined");
-  guarded([&] { onnx::inliner::InlineLocalFunctions(model, false); });
+  bool presets = false;
+  for (const auto& function : model.functions()) presets = presets || function.attribute_proto_size() > 0;
+  if (presets) write_defaults(model);
+  const onnx::ModelProto before = model;
+  const bool convert = opsets_differ(model);
+  guarded([&] { onnx::inliner::InlineLocalFunctions(model, convert); });
+  for_each_call(*model.mutable_graph()->mutable_node(), by_name(before),
+                [](const onnx::NodeProto& node, const onnx::FunctionProto& callee) {
+                  throw make_error(ErrorCode::kUnsupported,
+                                   "function '{}' of the model imports opset {}, which cannot be "
+                                   "converted to the model's",
+                                   callee.name(), opset_of(callee.opset_import()))
+                      .at(fmt::format("node '{}' ({})", node.name(), node.op_type()))
+                      .hint("Export the model with one opset.");
+                });
 }
 
 // The inliner leaves a reference to an attribute that the node does not have: defaults are written out first.
@@ -164,7 +226,7 @@ bool inline_operators(onnx::ModelProto& model, int opset) {
 }  // namespace
 
 void check_known(const std::string& domain, const std::string& op, int opset) {
-  if (find_schema(domain, op) != nullptr || raised_away(domain, op)) return;
+  if (!domain.empty() || find_schema(domain, op) != nullptr || raised_away(domain, op)) return;
   const onnx::OpSchema* schema = onnx_schema(domain, op, opset);
   std::vector<const char*> names;
   std::vector<std::string> texts;
@@ -176,12 +238,8 @@ void check_known(const std::string& domain, const std::string& op, int opset) {
     hint = has_body(*schema, opset)
                ? "ONNX defines it by a function body, but the body could not be put in its place here."
                : "It is an operator of ONNX without a function body, so nothing can stand in for it.";
-  else if (domain.empty())
-    hint = fmt::format("ONNX has no such operator in opset {}.", opset);
   else
-    hint =
-        "It belongs to a custom domain, and the model brings no function body for it, or one for another "
-        "opset.";
+    hint = fmt::format("ONNX has no such operator in opset {}.", opset);
   if (!nearest.empty() && nearest != op) hint += fmt::format(" Was '{}' meant?", nearest);
   hint += " `pare ops` lists the operators of this build.";
   throw make_error(ErrorCode::kUnsupported, "operator '{}' (domain '{}', opset {}) is not known", op,

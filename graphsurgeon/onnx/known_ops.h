@@ -7,6 +7,7 @@
 
 namespace pare {
 
+// Nodes of other domains than ai.onnx pass: they are kept, whether pare knows them or not.
 // Error kUnsupported naming the operator, its domain and the opset, with the nearest known name, and whether
 // ONNX defines it by a function body.
 void check_known(const std::string& domain, const std::string& op, int opset);

@@ -298,6 +298,19 @@ std::string lower_gemm(LowerCall& c) {
   return {};
 }
 
+// Below 8 the inputs have one shape.
+std::string lower_same_shapes(LowerCall& c) {
+  const Shape& first = c.graph.value(c.node.in.at(0)).shape;
+  for (const ValueId in : c.node.in) {
+    const Shape& shape = c.graph.value(in).shape;
+    bool same = first.ranked && shape.ranked && shape.rank() == first.rank();
+    for (int d = 0; same && d < first.rank(); ++d)
+      same = shape.dims[static_cast<std::size_t>(d)].same(first.dims[static_cast<std::size_t>(d)]);
+    if (!same) return "its inputs broadcast";
+  }
+  return {};
+}
+
 // Below 22 a window that starts in the padding behind counts (ceil_mode).
 std::string lower_ceil(LowerCall& c) {
   if (c.node.attr("ceil_mode", std::int64_t{0}) == 0) return {};
@@ -411,6 +424,10 @@ const Entry kRules[] = {
     {"ScatterElements", 11, lower_scatter},
     {"Reshape", 14, lower_reshape},
     {"Gemm", 11, lower_gemm},
+    {"Max", 8, lower_same_shapes},
+    {"Mean", 8, lower_same_shapes},
+    {"Min", 8, lower_same_shapes},
+    {"Sum", 8, lower_same_shapes},
     {"AveragePool", 22, lower_ceil},
     {"MaxPool", 22, lower_ceil},
     {"LpPool", 22, lower_ceil},

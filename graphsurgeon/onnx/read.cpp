@@ -16,11 +16,13 @@
 #include "graphsurgeon/onnx/header.h"
 #include "graphsurgeon/onnx/import_graph.h"
 #include "graphsurgeon/onnx/known_ops.h"
+#include "graphsurgeon/onnx/sort_nodes.h"
 #include "graphsurgeon/onnx/wire_scan.h"
 
 namespace pare {
 namespace {
 
+constexpr std::int64_t kNewestIr = 13;  // of onnx 1.22
 constexpr const char* kDamaged =
     "The file is no ONNX model, is cut short or damaged: export or copy it again.";
 
@@ -78,6 +80,16 @@ void infer(Graph& graph) {
   }
 }
 
+void warn(const onnx::ModelProto& model, const ReadOptions& options) {
+  if (options.warnings == nullptr) return;
+  if (model.training_info_size() > 0)
+    options.warnings->push_back(
+        "training information (training_info) is left out: pare reads the inference graph");
+  if (model.ir_version() > kNewestIr)
+    options.warnings->push_back(fmt::format("IR version {} is newer than {}; what is new in it is left out",
+                                            model.ir_version(), kNewestIr));
+}
+
 Graph read_model(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                  const std::string& directory, const std::string& name, const ReadOptions& options) {
   if (bytes.empty()) throw make_error(ErrorCode::kBadFile, "the file is empty").hint(kDamaged);
@@ -94,13 +106,16 @@ Graph read_model(std::span<const std::byte> bytes, std::shared_ptr<const void> o
   scope.opsets = read_opsets(model);
   check_header(model, scope.opsets);
   scope.opset = scope.opsets.emplace("", kNewestOpset).first->second;
+  warn(model, options);
   inline_functions(model, scope.opset, directory);
+  sort_nodes(*model.mutable_graph());
 
   Graph graph;
   GraphImporter(scope, nullptr, 0).run(model.graph(), graph);
   check_nodes(model, scope.opsets, name);
   std::map<std::string, std::string> sha256;
   for (const auto& entry : model.metadata_props()) {
+    if (entry.key().rfind(kOpsetKey, 0) == 0) continue;
     const bool checksum = entry.key().rfind(kSha256Key, 0) == 0;  // of this file's data, no other's
     (checksum ? sha256[entry.key().substr(std::strlen(kSha256Key))] : graph.metadata[entry.key()]) =
         entry.value();

@@ -100,7 +100,9 @@ Tensor read_payload(const onnx::TensorProto& proto, TensorSource& source) {
   const DType type = dtype_of(proto.data_type());
   const Dims dims = read_dims(proto);
   element_count(dims);
-  if (proto.has_segment()) fail(ErrorCode::kUnsupported, "tensors in segments are not read");
+  if (proto.has_segment())
+    throw make_error(ErrorCode::kUnsupported, "tensors in segments are not read")
+        .hint("No exporter writes them; export the model again.");
   if (proto.data_location() == onnx::TensorProto::EXTERNAL) {
     if (type == DType::kString) fail(ErrorCode::kBadFile, "strings cannot be external data");
     const ExternalBytes found = open_external(proto, source, byte_count(type, dims));

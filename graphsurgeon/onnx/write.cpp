@@ -10,6 +10,7 @@
 #include "graphsurgeon/onnx/check.h"
 #include "graphsurgeon/onnx/export_graph.h"
 #include "graphsurgeon/onnx/external_store.h"
+#include "graphsurgeon/onnx/header.h"
 #include "graphsurgeon/onnx/lower.h"
 #include "graphsurgeon/onnx/raise.h"
 
@@ -58,7 +59,8 @@ int ml_version(const onnx::GraphProto& graph) {
   return version;
 }
 
-void write_imports(const std::set<std::string>& domains, int opset, onnx::ModelProto& model) {
+void write_imports(const std::set<std::string>& domains, const Graph& graph, int opset,
+                   onnx::ModelProto& model) {
   auto* main = model.add_opset_import();
   main->set_domain("");
   main->set_version(opset);
@@ -66,7 +68,11 @@ void write_imports(const std::set<std::string>& domains, int opset, onnx::ModelP
     if (domain.empty()) continue;
     auto* import = model.add_opset_import();
     import->set_domain(domain);
-    import->set_version(domain == "ai.onnx.ml" ? ml_version(model.graph()) : 1);
+    const auto known = graph.metadata.find(kOpsetKey + domain);
+    if (domain == "ai.onnx.ml")
+      import->set_version(ml_version(model.graph()));
+    else
+      import->set_version(known == graph.metadata.end() ? 1 : std::stoll(known->second));
   }
 }
 
@@ -74,6 +80,7 @@ void write_metadata(const Graph& graph, onnx::ModelProto& model) {
   std::map<std::string, std::string> entries = graph.metadata;
   entries["pare.version"] = PARE_VERSION;
   for (const auto& [key, value] : entries) {
+    if (key.rfind(kOpsetKey, 0) == 0) continue;
     auto* entry = model.add_metadata_props();
     entry->set_key(key);
     entry->set_value(value);
@@ -97,7 +104,7 @@ std::string build(const Graph& graph, const WriteOptions& options, ExternalStore
   model.set_ir_version(r.ir_version);
   model.set_producer_name("pare");
   model.set_producer_version(PARE_VERSION);
-  write_imports(exporter.domains(), r.opset, model);
+  write_imports(exporter.domains(), graph, r.opset, model);
   write_metadata(graph, model);
   check_written(model, "model");
   if (store != nullptr) store->write(model);

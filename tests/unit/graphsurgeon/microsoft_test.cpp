@@ -55,7 +55,6 @@ struct Broken {
 
 TEST(Microsoft, RefusesWhatItCannotSayAndWhatIsBroken) {
   const Broken kBroken[] = {
-      {"g (float[1] x) => (float[1] y) { y = com.microsoft.Tokenizer(x) }", ErrorCode::kUnsupported},
       {"g (uint8[1,1,8] b, float[1,16] a, float[1,1] s) => (float[1,1] y) { y = com.microsoft.MatMulNBits <K "
        "= 16, N = 1, block_size = 16> (a, b, s) }",
        ErrorCode::kUnsupported},  // the codes are computed

@@ -1,0 +1,72 @@
+#include "cli/commands.h"
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "graphsurgeon/load.h"
+#include "graphsurgeon/onnx/write.h"
+#include "graphsurgeon/qoperator.h"
+#include "graphsurgeon/simplify.h"
+
+namespace pare {
+namespace {
+
+constexpr const char* kForms[] = {"qdq", "qoperator"};
+
+class Convert final : public Command {
+ public:
+  const char* name() const override { return "convert"; }
+  const char* what() const override { return "a quantized model in another form"; }
+
+  void declare(Args& args) override {
+    args.positional("IN", path_, "ONNX file")
+        .option("-o,--output", "OUT", output_, "where to write the result")
+        .required()
+        .option("--to", "FORM", to_,
+                "qdq (DequantizeLinear, operator, QuantizeLinear) or qoperator (QLinearConv ...)")
+        .required()
+        .example("pare convert old_int8.onnx -o int8.onnx --to qdq");
+  }
+
+  int run(Context& context) override {
+    if (to_ != kForms[0] && to_ != kForms[1]) {
+      const std::string nearest = nearest_word(to_, kForms, 2);
+      throw make_error(ErrorCode::kUsage, "--to {} is not a form", to_)
+          .hint(nearest.empty() ? "Choose qdq or qoperator." : fmt::format("Was '{}' meant?", nearest));
+    }
+    Graph graph = load_model(path_);
+    const std::int64_t before = count_nodes(graph);
+    const QuantizedFormReport report = to_ == "qdq" ? to_qdq(graph) : to_qoperator(graph);
+    Json& json = context.document();
+    json["nodes_before"] = before;
+    json["nodes_after"] = count_nodes(graph);
+    json["converted"] = Json::object();
+    json["left"] = Json::array();
+    std::int64_t count = 0;
+    for (const auto& [op, n] : report.converted) {
+      json["converted"][op] = n;
+      count += n;
+    }
+    context.print(fmt::format("{}: {} nodes converted to {}", path_, count, to_));
+    for (const auto& [op, n] : report.converted) context.print(fmt::format("  {:<26} {}", op, n));
+    for (const auto& left : report.left) {
+      json["left"].push_back({{"node", left.node}, {"why", left.why}});
+      context.print(fmt::format("  left: '{}' ({})", left.node, left.why));
+    }
+    if (count == 0)
+      context.warn("nothing was converted: the model has no quantized operators of the other form");
+    const WriteReport written = write_onnx(graph, output_);
+    for (const std::string& why : written.why) context.warn(why);
+    json["output"] = output_;
+    json["opset"] = written.opset;
+    context.print(fmt::format("wrote {} (opset {}, {} bytes)", output_, written.opset, written.bytes));
+    return 0;
+  }
+
+ private:
+  std::string path_, output_, to_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_convert() { return std::make_unique<Convert>(); }
+
+}  // namespace pare

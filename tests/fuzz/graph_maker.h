@@ -1,0 +1,26 @@
+// Small graphs out of bytes, for fuzz targets that need something to run: float32, ranks 1 to 4, sizes 1 to
+// 5, a chain with branches of up to eight nodes. What the shape rules refuse is left out, so every input
+// gives a graph. Values are small multiples of 1/4, so that sums are exact or nearly so.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/base/tensor.h"
+#include "engine/ir/graph.h"
+
+namespace pare::fuzz {
+
+struct Made {
+  Graph graph;
+  std::vector<Tensor> inputs;
+};
+
+// No Error leaves it.
+Made make_graph(const std::uint8_t* data, std::size_t size);
+
+// Equal within float rounding of some tens of operations: 1e-3 of the largest value, and 1e-5; infinities and
+// NaN in the same places. Results beyond 1e6 amplify any rounding and pass.
+bool close(const std::vector<Tensor>& a, const std::vector<Tensor>& b);
+
+}  // namespace pare::fuzz
