@@ -61,6 +61,7 @@ class Infer final : public Command {
     const Lowered lowered = lower_for_cpu(graph, lower);
     SessionOptions options;
     options.pool = &context.pool();
+    options.seed = context.seed();
     Session session(lowered.graph, options);
     const std::vector<Tensor> outputs = session.run(feed);
     report(context, graph, outputs);

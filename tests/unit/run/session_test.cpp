@@ -69,6 +69,30 @@ TEST(Session, BuffersAreReusedByLifetime) {
   EXPECT_LE(session.buffer_bytes(), 2 * 4 * n + 256);
 }
 
+// Without a seed of their own random nodes draw by the session's: the same bits in every session and run,
+// others for another seed, and no two nodes alike. A node with a seed does not care.
+TEST(Session, SeedsRandomNodes) {
+  Builder b;
+  const ValueId x = b.input("x", {Dim::named("n")});
+  const ValueId one = b.op("RandomNormalLike", {x}), two = b.op("RandomNormalLike", {x}),
+                own = b.op("RandomNormalLike", {x}, {{"seed", 3.0F}});
+  const auto graph = b.finish({one, two, own});
+  ThreadPool pool(2);
+  const auto draw = [&](std::uint64_t seed) {
+    SessionOptions options;
+    options.pool = &pool;
+    options.seed = seed;
+    Session session(graph, options);
+    session.run({row({0, 0})});
+    return session.run({row({0, 0, 0, 0})});
+  };
+  const std::vector<Tensor> first = draw(1), again = draw(1), other = draw(2);
+  EXPECT_EQ(values(first[0]), values(again[0]));
+  EXPECT_NE(values(first[0]), values(first[1]));
+  EXPECT_NE(values(first[0]), values(other[0]));
+  EXPECT_EQ(values(first[2]), values(other[2]));
+}
+
 TEST(Session, EveryBatchSizeAndBackAgain) {
   Builder b;
   const ValueId x = b.input("x", {Dim::named("n"), Dim::of(2)});
