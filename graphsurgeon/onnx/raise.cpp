@@ -106,6 +106,7 @@ bool raise_softmax(Raiser& r, Node& node) {
   flatten.attrs["axis"] = axis;
   reshape.name = raised_name(node) + "_reshape";
   reshape.op = "Reshape";
+  reshape.attrs["allowzero"] = std::int64_t{1};  // a size of 0 is one; finish() drops it where there is none
   reshape.in = {result, shape};
   reshape.out = {y};
   node.attrs["axis"] = std::int64_t{-1};
@@ -330,7 +331,12 @@ bool Raiser::finish() {
   for (const Coerced& c : coerced_) {
     const ValueId x = graph_.node(c.flatten).in[0], y = graph_.node(c.reshape).out[0];
     const int rank = graph_.value(x).shape.rank();
-    if (rank <= 0 || (c.axis != -1 && c.axis != rank - 1)) continue;
+    if (rank <= 0 || (c.axis != -1 && c.axis != rank - 1)) {
+      const std::vector<Dim>& dims = graph_.value(x).shape.dims;
+      if (std::none_of(dims.begin(), dims.end(), [](const Dim& d) { return d.known() && d.value == 0; }))
+        graph_.node(c.reshape).attrs.erase("allowzero");
+      continue;
+    }
     graph_.remove_node(c.reshape);
     graph_.remove_node(c.shape);
     graph_.set_input(c.op, 0, x);

@@ -140,6 +140,7 @@ class Maker {
         return;
       }
       case 4:
+        if (rank == 0) return;  // ONNX has no Softmax of a number
         add(pick(2) == 0 ? "Softmax" : "LogSoftmax", {x}, {{"axis", axis()}});
         return;
       case 5: {

@@ -118,6 +118,26 @@ def make_onnx():
     write('onnx', 'outside.onnx', model([h.make_node('Add', ['x', 'w'], ['y'])], [value('x', [2])], [value('y', [2])],
                                         [outside]))
     write('onnx', 'empty_graph.onnx', model([], [], []))
+    # What is odd but means something.
+    add, xy = h.make_node('Add', ['x', 'w'], ['y']), ([value('x', [2])], [value('y', [2])])
+    sparse = onnx.load_from_string(model([add], *xy))
+    sparse.graph.sparse_initializer.append(h.make_sparse_tensor(
+        h.make_tensor('w', T.FLOAT, [1], [3.0]), h.make_tensor('', T.INT64, [1], [1]), [2]))
+    write('onnx', 'sparse.onnx', sparse.SerializeToString())
+    write('onnx', 'unsorted.onnx', model([h.make_node('Relu', ['a'], ['y']), h.make_node('Neg', ['x'], ['a'])], *xy))
+    preset = h.make_function('local', 'Shift', ['a'], ['b'], [
+        onnx.parser.parse_node('c = Constant <value_float: float = @by> ()'), h.make_node('Add', ['a', 'c'], ['b'])],
+        [h.make_opsetid('', 17)], attributes=[], attribute_protos=[h.make_attribute('by', 2.0)])
+    write('onnx', 'function_preset.onnx', model([h.make_node('Shift', ['x'], ['y'], domain='local')], *xy, functions=[preset],
+                                                extra_opsets=[('local', 1)]))
+    write('onnx', 'custom_domain.onnx', model([h.make_node('Odd', ['x', '', 'w'], ['y'], domain='acme', k=3)], *xy, [weights('w', (2,))],
+                                              extra_opsets=[('acme', 2)]))
+    codes = [weights('q', (2, 2), T.INT8), h.make_tensor('s', T.FLOAT, [], [0.5]), h.make_tensor('z', T.INT8, [], [0])]
+    write('onnx', 'qlinear.onnx', model([h.make_node('QLinearMatMul', ['x', 's', 'z', 'q', 's', 'z', 's', 'z'], ['y'])],
+                                        [value('x', [1, 2], T.INT8)], [value('y', [1, 2], T.INT8)], codes))
+    training = onnx.load_from_string(model([add], *xy, [weights('w', (2,))]))
+    training.training_info.add().algorithm.name = 't'
+    write('onnx', 'training.onnx', training.SerializeToString())
 
 
 if __name__ == '__main__':

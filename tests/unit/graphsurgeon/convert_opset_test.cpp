@@ -229,6 +229,13 @@ TEST_P(Refused, NamesNodeReasonAndRemedy) {
 INSTANTIATE_TEST_SUITE_P(Cases, Refused, testing::ValuesIn(kRefusals),
                          [](const auto& p) { return std::string(p.param.name); });
 
+// Found by fuzzing: flattened and shaped back, sizes of 0 were taken for sizes to copy.
+TEST(ConvertOpset, SoftmaxOfNothing) {
+  const Graph graph =
+      text_graph(13, "g (float[4,5,1,0] x) => (float[4,5,1,0] y) { y = Softmax <axis = -2> (x) }");
+  EXPECT_EQ(to_string(through(graph, 11).value(through(graph, 11).outputs[0]).shape), "[4,5,1,0]");
+}
+
 TEST(ConvertOpset, OutOfRange) {
   Graph graph = text_graph(17, "g (float[2] x) => (float[2] y) { y = Relu(x) }");
   for (const int opset : {6, 28, -1, 0}) EXPECT_THROW(convert_opset(graph, opset), Error);

@@ -11,6 +11,7 @@
 #include "graphsurgeon/onnx/convert_opset.h"
 #include "graphsurgeon/onnx/read.h"
 #include "graphsurgeon/onnx/write.h"
+#include "graphsurgeon/passes/passes.h"
 #include "tests/fuzz/graph_maker.h"
 
 namespace {
@@ -26,10 +27,7 @@ std::vector<Tensor> run(const Graph& graph, const std::vector<Tensor>& inputs) {
   return session.run(inputs);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const pare::fuzz::Made made = pare::fuzz::make_graph(data, size);
+void compare_all(const pare::fuzz::Made& made, std::size_t size) {
   const std::vector<Tensor> want = run(made.graph, made.inputs);
   const auto check = [&](const Graph& changed, const char* what) {
     if (pare::fuzz::close(run(changed, made.inputs), want)) return;
@@ -37,6 +35,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                  pare::to_text(made.graph).c_str(), pare::to_text(changed).c_str());
     std::abort();
   };
+  for (const pare::Pass* pass : pare::simplify_passes()) {
+    Graph changed = made.graph;
+    const pare::Pass* const alone[] = {pass};
+    pare::run_passes(changed, alone, {});
+    check(changed, pass->name);
+  }
+  Graph simple = made.graph;
+  pare::run_passes(simple, pare::simplify_passes(), {});
+  check(simple, "all passes");
   constexpr int kOpsets[] = {7, 9, 11, 13, 17, 21, 25, 27};
   const int opset = kOpsets[size % std::size(kOpsets)];
   Graph converted = made.graph;
@@ -44,11 +51,23 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     pare::convert_opset(converted, opset);
   } catch (const pare::Error& error) {
     if (error.code() != pare::ErrorCode::kUnsupported) throw;
-    return 0;
+    return;
   }
   pare::WriteReport report;
   const std::string bytes = pare::onnx_bytes(converted, {}, &report);
   if (report.opset != opset) std::abort();
   check(pare::read_onnx_bytes(std::as_bytes(std::span(bytes)), nullptr, "", "converted"), "the conversion");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const pare::fuzz::Made made = pare::fuzz::make_graph(data, size);
+  try {
+    compare_all(made, size);
+  } catch (const pare::Error& error) {
+    std::fprintf(stderr, "%s\n%s\n", error.what(), pare::to_text(made.graph).c_str());
+    std::abort();
+  }
   return 0;
 }
