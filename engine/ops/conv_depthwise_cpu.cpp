@@ -26,6 +26,12 @@ std::shared_ptr<const void> prepare(const OpCall& call) {
   ConvGeometry& g = p->geometry;
   const std::string why = resolve_conv(call, g, p->act);
   PARE_ASSERT(why.empty());
+  if (call.prepared != nullptr) {
+    const auto& other = *static_cast<const Prepared*>(call.prepared);
+    p->weights = other.weights;
+    p->zeros = other.zeros;
+    return p;
+  }
   const std::int64_t taps = g.kh * g.kw;
   p->weights = Tensor::allocate(DType::kF32, {taps * g.c});
   for (std::int64_t c = 0; c < g.c; ++c)
@@ -72,6 +78,7 @@ Kernel conv_depthwise_kernel() {
   kernel.name = "pare.Conv/cpu:depthwise";
   kernel.why_not = why_not;
   kernel.prepare = prepare;
+  kernel.share = PreparedShare::kConstants;
   kernel.run = run;
   kernel.in_place = 1u << 3;  // the residual
   return kernel;

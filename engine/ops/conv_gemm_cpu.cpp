@@ -44,6 +44,10 @@ std::shared_ptr<const void> prepare(const OpCall& call) {
   PARE_ASSERT(why.empty());
   const std::int64_t k = g.window(), columns = g.group_m();
   p->packed_floats = round_up(packed_b_floats(k, columns), 16);
+  if (call.prepared != nullptr) {
+    p->packed = static_cast<const Prepared*>(call.prepared)->packed;
+    return p;
+  }
   p->packed = Tensor::allocate(DType::kF32, {g.group * p->packed_floats});
   // [m][c][kh][kw] -> [m][kh][kw][c], the order of gathered windows.
   std::vector<float> moved(static_cast<std::size_t>(columns * k));
@@ -140,6 +144,7 @@ Kernel conv_gemm_kernel() {
   kernel.name = "pare.Conv/cpu:gemm";
   kernel.why_not = why_not;
   kernel.prepare = prepare;
+  kernel.share = PreparedShare::kConstants;
   kernel.run = run;
   kernel.in_place = 1u << 3;  // the residual: each of its elements is read just before its sum is written
   return kernel;

@@ -97,6 +97,11 @@ std::shared_ptr<const void> prepare(const OpCall& call) {
   conv.node = &inner->node;
   conv.in = inner->in;
   conv.out = inner->out;
+  // Another shape may have chosen another kernel.
+  const auto* other = static_cast<const Inner*>(call.prepared);
+  const bool same = other != nullptr && other->kernel.prepare == inner->kernel.prepare &&
+                    inner->kernel.share == PreparedShare::kConstants;
+  conv.prepared = same ? other->prepared.get() : nullptr;
   inner->prepared = inner->kernel.prepare(conv);
   return inner;
 }
@@ -139,6 +144,7 @@ void register_conv_plain_cpu(Registry& registry) {
   kernel.name = "Conv/cpu:channels_last";
   kernel.why_not = why_not;
   kernel.prepare = prepare;
+  kernel.share = PreparedShare::kConstants;
   kernel.run = run;
   registry.add(kernel);
   kernel.op = "ConvTranspose";

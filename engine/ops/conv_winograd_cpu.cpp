@@ -40,6 +40,14 @@ std::shared_ptr<const void> prepare(const OpCall& call) {
   PARE_ASSERT(why.empty());
   p->plan = make_plan(g);
   p->plan.act = act;
+  if (call.prepared != nullptr) {
+    const auto& other = *static_cast<const Prepared*>(call.prepared);
+    p->zeros = other.zeros;
+    p->plan.zeros = p->zeros.as<float>();
+    p->panels = other.panels;
+    p->weights = other.weights;
+    return p;
+  }
   p->zeros = Tensor::allocate(DType::kF32, {g.c});
   std::fill_n(p->zeros.mut<float>(), g.c, 0.0f);
   p->plan.zeros = p->zeros.as<float>();
@@ -181,6 +189,7 @@ Kernel conv_winograd_kernel() {
   kernel.name = "pare.Conv/cpu:winograd";
   kernel.why_not = why_not;
   kernel.prepare = prepare;
+  kernel.share = PreparedShare::kConstants;
   kernel.run = run;
   kernel.in_place = 1u << 3;  // the residual
   return kernel;

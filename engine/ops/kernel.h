@@ -47,8 +47,10 @@ struct OpCall {
   std::span<const TensorView> out;
   ThreadPool* pool = nullptr;
   Scratch* scratch = nullptr;
-  const void* prepared = nullptr;  // what prepare returned
-  void* stream = nullptr;          // backends other than the CPU
+  // In run, what prepare returned. In prepare of a kernel that shares constants: what it returned for other
+  // shapes of the same node's inputs, or null.
+  const void* prepared = nullptr;
+  void* stream = nullptr;  // backends other than the CPU
   OutputAllocator* allocator = nullptr;
   std::uint64_t seed = 0;  // of the session, for random operators without a seed of their own
 
@@ -58,6 +60,13 @@ struct OpCall {
   bool has_open_sizes() const;  // of any wanted output
   // In run, once for each wanted output with open sizes: the output as it is now, with memory.
   TensorView allocate(int i, Dims dims) const;
+};
+
+// How much of what prepare returns holds for other shapes of the inputs that are no constants.
+enum class PreparedShare : std::uint8_t {
+  kNothing,
+  kConstants,  // what it packed of constants, which it takes from OpCall::prepared
+  kAll,        // everything: it is called once for a node
 };
 
 struct Kernel {
@@ -82,6 +91,7 @@ struct Kernel {
   // run() decides the sizes that the shape rule leaves open, by OpCall::allocate. Others are never asked
   // then.
   bool allocates = false;
+  PreparedShare share = PreparedShare::kNothing;
 };
 
 }  // namespace pare

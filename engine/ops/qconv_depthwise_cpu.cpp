@@ -106,7 +106,9 @@ void run(const OpCall& call) {
 }  // namespace
 
 Kernel depthwise_kernel() {
-  return {"pare", "QConv", Backend::kCpu, "pare.QConv/cpu:depthwise", depthwise_why_not, prepare, run};
+  Kernel kernel{"pare", "QConv", Backend::kCpu, "pare.QConv/cpu:depthwise", depthwise_why_not, prepare, run};
+  kernel.share = PreparedShare::kAll;
+  return kernel;
 }
 
 }  // namespace pare::qconv

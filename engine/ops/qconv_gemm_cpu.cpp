@@ -110,7 +110,9 @@ void run(const OpCall& call) {
 }  // namespace
 
 Kernel gemm_kernel() {
-  return {"pare", "QConv", Backend::kCpu, "pare.QConv/cpu:gemm", gemm_why_not, prepare, run};
+  Kernel kernel{"pare", "QConv", Backend::kCpu, "pare.QConv/cpu:gemm", gemm_why_not, prepare, run};
+  kernel.share = PreparedShare::kAll;
+  return kernel;
 }
 
 }  // namespace pare::qconv

@@ -178,7 +178,9 @@ void run(const OpCall& call) {
 }  // namespace
 
 Kernel winograd_kernel() {
-  return {"pare", "QConv", Backend::kCpu, "pare.QConv/cpu:winograd", winograd_why_not, prepare, run};
+  Kernel kernel{"pare", "QConv", Backend::kCpu, "pare.QConv/cpu:winograd", winograd_why_not, prepare, run};
+  kernel.share = PreparedShare::kAll;
+  return kernel;
 }
 
 }  // namespace pare::qconv

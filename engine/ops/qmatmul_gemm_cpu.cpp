@@ -39,6 +39,10 @@ std::shared_ptr<const void> prepare(const OpCall& call) {
   plan->finish = plan_finish(call, g.n, 1);
   const TensorView& w = call.input(kQW);
   if (w.data == nullptr || g.k * g.n == 0) return plan;
+  if (call.prepared != nullptr) {
+    plan->weights = static_cast<const Plan*>(call.prepared)->weights;  // they share their memory
+    return plan;
+  }
   const std::int64_t matrices = w.size() / (g.k * g.n);
   for (std::int64_t i = 0; i < matrices; ++i)
     plan->weights.push_back(qgemm_pack(plan->kernels, q_type(call, kQX, kQXZero), q_type(call, kQW, kQWZero),
@@ -89,7 +93,9 @@ void run(const OpCall& call) {
 }  // namespace
 
 Kernel gemm_kernel() {
-  return {"pare", "QMatMul", Backend::kCpu, "pare.QMatMul/cpu:gemm", gemm_why_not, prepare, run};
+  Kernel kernel{"pare", "QMatMul", Backend::kCpu, "pare.QMatMul/cpu:gemm", gemm_why_not, prepare, run};
+  kernel.share = PreparedShare::kConstants;
+  return kernel;
 }
 
 }  // namespace pare::qmatmul

@@ -8,7 +8,8 @@ namespace pare {
 namespace {
 
 // A shape seen before costs nothing again, as long as what was prepared for all the shapes stays small: a
-// model fed with ever new shapes must not keep packed weights for each.
+// model fed with ever new shapes must not keep packed weights for each. Most kernels share them
+// (Kernel::share).
 constexpr std::size_t kMaxVariants = 256;
 constexpr std::size_t kMinVariants = 4;
 constexpr std::int64_t kMaxPreparedBytes = std::int64_t{64} << 20;
@@ -24,7 +25,9 @@ std::string NodePlan::kernel() const {
 }
 
 std::size_t NodePlan::kept() const {
-  if (variants_.empty() || variants_.front().prepared == nullptr) return kMaxVariants;
+  if (variants_.empty() || variants_.front().prepared == nullptr ||
+      variants_.front().kernel->share != PreparedShare::kNothing)
+    return kMaxVariants;
   std::int64_t bytes = 1;  // a packed copy of the constants, about
   for (const ValueId in : node_.in)
     if (graph_.is_constant(in)) bytes += graph_.value(in).constant.bytes();
@@ -52,7 +55,20 @@ Variant NodePlan::make(const std::vector<Slot>& slots, std::vector<std::int64_t>
   OpCall call{&node_, v.in, v.out, context.options.pool, &context.scratch, nullptr, nullptr};
   call.seed = context.options.seed;
   v.kernel = &cpu_registry().pick(call, Backend::kCpu, context.options.only_invariant);
-  if (v.kernel->prepare != nullptr) v.prepared = v.kernel->prepare(call);
+  if (v.kernel->prepare != nullptr) {
+    const auto other = std::find_if(variants_.begin(), variants_.end(), [&](const Variant& seen) {
+      return seen.kernel == v.kernel &&
+             std::equal(seen.in.begin(), seen.in.end(), v.in.begin(), v.in.end(),
+                        [](const TensorView& a, const TensorView& b) { return a.dtype == b.dtype; });
+    });
+    const bool shares = other != variants_.end() && v.kernel->share != PreparedShare::kNothing;
+    if (shares && v.kernel->share == PreparedShare::kAll) {
+      v.prepared = other->prepared;
+    } else {
+      if (shares) call.prepared = other->prepared.get();
+      v.prepared = v.kernel->prepare(call);
+    }
+  }
   if (v.kernel->alias_offset != nullptr) v.alias_offset = v.kernel->alias_offset(call);
   return v;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/base/memory.h"
 #include "engine/ir/schema.h"
 #include "engine/run/node_plan.h"
 
@@ -278,6 +279,51 @@ TEST(Session, ViewsOfOneBufferDoNotDisturbEachOther) {
   EXPECT_EQ(values(out[5]), (std::vector<float>{8, 18}));
   EXPECT_EQ(values(in), (std::vector<float>{1, 2, 3, 4, 8, 18}));
   EXPECT_EQ(session.kernel_of(graph->producer(first)), "Slice/cpu:view");
+}
+
+// A model that is fed with ever new sizes must neither pack its weights for each nor keep a copy of them for
+// each.
+TEST(Session, PackedWeightsAreSharedByAllShapes) {
+  constexpr std::int64_t kSide = 1024, kShapes = 48;
+  Builder b;
+  const ValueId x = b.input("x", {Dim::named("n"), Dim::of(kSide)});
+  std::vector<float> weights(kSide * kSide);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 7) - 3;
+  const ValueId w = b.graph.add_constant("w", Tensor::from(DType::kF32, {kSide, kSide}, weights));
+  const auto graph = b.finish({b.op("MatMul", {x, w})});
+  ThreadPool pool(1);
+  Session session(graph, {&pool});
+  const auto run = [&](Session& s, std::int64_t n) {
+    std::vector<float> in(static_cast<std::size_t>(n * kSide));
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i % 5);
+    return s.run({Tensor::from(DType::kF32, {n, kSide}, in)})[0];
+  };
+  run(session, kShapes);  // buffers of the largest shape, and the first packed copy
+  const std::int64_t before = current_anonymous_bytes();
+  for (std::int64_t n = 1; n < kShapes; ++n) run(session, n);
+  EXPECT_LT(current_anonymous_bytes() - before, 4 * static_cast<std::int64_t>(weights.size()) * 4)
+      << "47 copies of the weights would be 197 MB";
+  for (const std::int64_t n : {1, 7, 31}) {
+    Session fresh(graph, {&pool});
+    EXPECT_TRUE(equal_bytes(run(session, n), run(fresh, n))) << n;
+  }
+}
+
+// The addend of one number is a row for one width and is broadcast to another.
+TEST(Session, WhatIsPackedForOneWidthIsNotTakenForAnother) {
+  Builder b;
+  const ValueId x = b.input("x", {Dim::of(2), Dim::of(3)}), y = b.input("y", {Dim::of(3), Dim::named("n")});
+  const ValueId c = b.graph.add_constant("c", row({0.5f}));
+  const auto graph = b.finish({b.op("Gemm", {x, y, c})});
+  ThreadPool pool(1);
+  Session session(graph, {&pool});
+  const Tensor left = Tensor::from<float>(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6});
+  for (const std::int64_t n : {1, 40, 1, 7}) {
+    const std::vector<float> ones(static_cast<std::size_t>(3 * n), 1.0f);
+    const Tensor out = session.run({left, Tensor::from(DType::kF32, {3, n}, ones)})[0];
+    EXPECT_EQ(out.as<float>()[n - 1], 6.5f) << n;
+    EXPECT_EQ(out.as<float>()[n], 15.5f) << n;
+  }
 }
 
 TEST(Session, ProfileNamesKernels) {
