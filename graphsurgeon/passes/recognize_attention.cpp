@@ -11,6 +11,17 @@ namespace {
 
 using Perm = std::vector<std::int64_t>;
 
+// The first output of `node`, put in front of `place`.
+ValueId add_before(Graph& graph, NodeId place, Node node, std::string name, DType type) {
+  Value value;
+  value.name = std::move(name);
+  value.dtype = type;
+  node.out = {graph.add_value(std::move(value))};
+  const ValueId result = node.out[0];
+  graph.insert_before(place, std::move(node));
+  return result;
+}
+
 // --- Attention
 
 // Takes products with numbers off; `scale` is multiplied by them.
@@ -79,6 +90,37 @@ bool match_softmax(const Graph& graph, ValueId id, Match& found) {
   return false;
 }
 
+// ONNX lets a mask of one row serve all queries, ONNX Runtime 1.32 does not: it is made as long as they are.
+ValueId mask_of_rows(Graph& graph, NodeId place, ValueId mask, ValueId q) {
+  const Dims::size_type rank = graph.value(mask).shape.dims.size();
+  const Dim rows = graph.value(mask).shape.dims[rank - 2], queries = graph.value(q).shape.dims[2];
+  if (rows.same(queries) || !rows.known() || rows.value != 1) return mask;
+  const std::string name = graph.value(mask).name;
+  const DType type = graph.value(mask).dtype;
+  Node expand;
+  expand.op = "Expand";
+  if (queries.known()) {
+    std::vector<std::int64_t> target(rank, 1);
+    target[rank - 2] = queries.value;
+    expand.in = {mask, graph.add_constant(name + "_rows", Tensor::ints(target))};
+  } else {
+    Node shape;
+    shape.op = "Shape";
+    shape.attrs["start"] = std::int64_t{2};
+    shape.attrs["end"] = std::int64_t{3};
+    shape.in = {q};
+    const ValueId length = add_before(graph, place, std::move(shape), name + "_queries", DType::kI64);
+    const ValueId one = graph.add_constant(name + "_one", Tensor::ints({1}));
+    Node concat;
+    concat.op = "Concat";
+    concat.attrs["axis"] = std::int64_t{0};
+    concat.in.assign(rank, one);
+    concat.in[rank - 2] = length;
+    expand.in = {mask, add_before(graph, place, std::move(concat), name + "_rows", DType::kI64)};
+  }
+  return add_before(graph, place, std::move(expand), name + "_expanded", type);
+}
+
 int recognize_attention(Graph& graph, PassContext& context) {
   int count = 0;
   for (const NodeId id : graph.nodes()) {
@@ -103,7 +145,7 @@ int recognize_attention(Graph& graph, PassContext& context) {
     Node attention;
     attention.op = "Attention";
     attention.in = {found.q, found.k, found.v};
-    if (found.mask != ValueId::kNone) attention.in.push_back(found.mask);
+    if (found.mask != ValueId::kNone) attention.in.push_back(mask_of_rows(graph, id, found.mask, found.q));
     attention.attrs["scale"] = static_cast<float>(found.scale);
     replace_node(graph, id, std::move(attention));
     ++count;
@@ -209,15 +251,6 @@ ValueId table_of_batch(Graph& graph, NodeId place, ValueId old, const Tensor& ha
   const ValueId table = graph.add_constant(graph.value(old).name + "_half", half);
   const Dim batch = graph.value(x).shape.dims[0];
   if (batch.known() && batch.value == 1) return table;
-  const auto add = [&](Node node, const char* suffix, DType type) {
-    Value value;
-    value.name = graph.value(old).name + suffix;
-    value.dtype = type;
-    node.out = {graph.add_value(std::move(value))};
-    const ValueId result = node.out[0];
-    graph.insert_before(place, std::move(node));
-    return result;
-  };
   ValueId target;
   if (batch.known()) {
     target = graph.add_constant(graph.value(old).name + "_shape",
@@ -232,14 +265,14 @@ ValueId table_of_batch(Graph& graph, NodeId place, ValueId old, const Tensor& ha
     concat.op = "Concat";
     concat.attrs["axis"] = std::int64_t{0};
     concat.in = {
-        add(std::move(shape), "_batch", DType::kI64),
+        add_before(graph, place, std::move(shape), graph.value(old).name + "_batch", DType::kI64),
         graph.add_constant(graph.value(old).name + "_sizes", Tensor::ints({half.dims()[1], half.dims()[2]}))};
-    target = add(std::move(concat), "_shape", DType::kI64);
+    target = add_before(graph, place, std::move(concat), graph.value(old).name + "_shape", DType::kI64);
   }
   Node expand;
   expand.op = "Expand";
   expand.in = {table, target};
-  return add(std::move(expand), "_tables", half.dtype());
+  return add_before(graph, place, std::move(expand), graph.value(old).name + "_tables", half.dtype());
 }
 
 int recognize_rotary_embedding(Graph& graph, PassContext& context) {

@@ -318,8 +318,9 @@ std::string attention(const std::string& perm, const std::string& axis) {
 
 TEST(Recognize, Attention) {
   const Graph graph = recognized(attention("[0,1,3,2]", "-1"));
-  ASSERT_EQ(graph.node_count(), 1u) << to_text(graph);
-  const Node& node = graph.node(graph.nodes()[0]);
+  ASSERT_EQ(graph.node_count(), 2u) << to_text(graph);
+  EXPECT_EQ(count(graph, "Expand"), 1) << "the mask of one row serves five queries";
+  const Node& node = graph.node(graph.nodes()[1]);
   EXPECT_TRUE(node.is("Attention"));
   EXPECT_EQ(node.in.size(), 4u);
   EXPECT_FLOAT_EQ(node.attr("scale", 0.0f), 0.25f);
@@ -327,6 +328,31 @@ TEST(Recognize, Attention) {
 
 TEST(Recognize, NoAttentionAlongAnotherAxis) {
   EXPECT_EQ(count(recognized(attention("[0,1,3,2]", "1")), "Attention"), 0);
+}
+
+constexpr const char* kRotary =
+    R"(g (float[N,2,2,4] x) => (float[N,2,2,4] y) <float[2,4] c = {1,0.5,1,%h,0.25,1,0.25,1}, float[2,4] s = {0,1,0,1,2,0,2,0},
+    int64[1] z = {0}, int64[1] h = {2}, int64[1] e = {9}, int64[1] ax = {3}> {
+    b = Slice(x, h, e, ax) a = Slice(x, z, h, ax) n = Neg(%n) r = Concat <axis = -1> (n, %a) p = Mul(x, c) q = Mul(r, s) y = Add(p, q) })";
+
+std::string rotary(const char* half, const char* negated, const char* other) {
+  std::string text = kRotary;
+  text.replace(text.find("%h"), 2, half);
+  text.replace(text.find("%n"), 2, negated);
+  text.replace(text.find("%a"), 2, other);
+  return text;
+}
+
+TEST(Recognize, RotaryEmbedding) {
+  const Graph graph = recognized(rotary("0.5", "b", "a"));
+  EXPECT_EQ(count(graph, "RotaryEmbedding"), 1) << to_text(graph);
+  EXPECT_EQ(count(graph, "Concat"), 1) << "the shape of the tables, for any batch";
+}
+
+TEST(Recognize, NoRotaryEmbedding) {
+  EXPECT_EQ(count(recognized(rotary("0.75", "b", "a")), "RotaryEmbedding"), 0)
+      << "halves of the table differ";
+  EXPECT_EQ(count(recognized(rotary("0.5", "b", "b")), "RotaryEmbedding"), 0) << "one half twice";
 }
 
 }  // namespace
