@@ -233,18 +233,33 @@ std::string dynamic_why_not(const OpCall& call) { return type_reason(call, 0, {D
 void run_dynamic(const OpCall& call) {
   const float* x = call.in[0].as<float>();
   const std::int64_t count = call.in[0].size();
+  // Pieces of their own range; the least of the least is the same for any pieces.
+  const std::int64_t pieces = (count + kElementGrain - 1) / kElementGrain;
+  std::vector<float> lows(static_cast<std::size_t>(pieces), 0.0F), highs(lows);
+  call.pool->parallel_for(pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t piece = begin; piece < end; ++piece) {
+      float low = 0, high = 0;
+      const std::int64_t last = std::min(count, (piece + 1) * kElementGrain);
+      for (std::int64_t i = piece * kElementGrain; i < last; ++i) {
+        low = x[i] < low ? x[i] : low;
+        high = x[i] > high ? x[i] : high;
+      }
+      lows[static_cast<std::size_t>(piece)] = low, highs[static_cast<std::size_t>(piece)] = high;
+    }
+  });
   float least = 0, most = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    least = x[i] < least ? x[i] : least;
-    most = x[i] > most ? x[i] : most;
-  }
+  for (const float low : lows) least = std::min(least, low);
+  for (const float high : highs) most = std::max(most, high);
   const float scale = (most - least) / 255.0F;
   const auto code = [](float v) { return v != v ? 0.0F : std::clamp(v, 0.0F, 255.0F); };
   const float zero = code(std::nearbyint(code(-least / scale)));
-  if (call.out[0].present())
-    for (std::int64_t i = 0; i < count; ++i)
-      call.out[0].mut<std::uint8_t>()[i] =
-          static_cast<std::uint8_t>(code(std::nearbyint(x[i] / scale) + zero));
+  if (call.out[0].present()) {
+    auto* const y = call.out[0].mut<std::uint8_t>();
+    call.pool->parallel_for(count, kElementGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        y[i] = static_cast<std::uint8_t>(code(std::nearbyint(x[i] / scale) + zero));
+    });
+  }
   if (call.out.size() > 1 && call.out[1].present()) *call.out[1].mut<float>() = scale;
   if (call.out.size() > 2 && call.out[2].present())
     *call.out[2].mut<std::uint8_t>() = static_cast<std::uint8_t>(zero);

@@ -96,6 +96,19 @@ TEST(Integer, ConvolutionsOfEveryTypeGroupAndZeroPoint) {
   check_case({"ConvInteger", {codes(DType::kU8, {0, 2, 3}, 1), codes(DType::kI8, {4, 2, 2}, 2)}});
 }
 
+TEST(Integer, DynamicRangesOfLargeTensors) {  // one pass of threads for the range, one for the codes
+  Tensor x = floats({100'003}, 5, -3, 5);
+  x.mut<float>()[100'002] = -7;
+  x.mut<float>()[40'000] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<Tensor> y = check_case({"DynamicQuantizeLinear", {x}, {}, 3});
+  const float scale = *y[1].as<float>();
+  EXPECT_NEAR(scale, 12 / 255.0F, 1e-4F);  // [-7, 5): the largest of 100,000 draws lies close to 5
+  EXPECT_EQ(y[0].as<std::uint8_t>()[100'002], 0);
+  EXPECT_EQ(y[0].as<std::uint8_t>()[40'000], 0);  // NaN
+  EXPECT_EQ(*y[2].as<std::uint8_t>(), static_cast<std::uint8_t>(std::nearbyint(7 / scale)));
+  check_case({"DynamicQuantizeLinear", {of({0}, {})}, {}, 3});
+}
+
 TEST(Integer, ProductsOfEightBitFloats) {
   const auto e4m3 = [](Dims dims, const std::vector<float>& v) {
     return to_type(of(std::move(dims), v), DType::kE4M3FN);
