@@ -36,6 +36,8 @@ __attribute__((noinline)) inline void activate_floats(const Activation& act, flo
 // The same on rows of `width` floats, `stride` apart.
 __attribute__((noinline)) inline void activate_rows(const Activation& act, float* x, std::int64_t stride,
                                                     std::int64_t rows, std::int64_t width) {
+  // Rows of a few numbers with nothing between them are one row: a vector a row would be mostly empty.
+  if (stride == width) return activate_floats(act, x, rows * width);
   with_activation(act, [=](auto op) {
     for (std::int64_t row = 0; row < rows; ++row) transform(x + row * stride, x + row * stride, width, op);
   });

@@ -110,6 +110,41 @@ T number_value(BinaryOp op, T a, T b) {
     return integer_binary_value(op, a, b);
 }
 
+// One loop an operator and a way to repeat: the compiler makes vectors of them.
+template <typename T, typename Compare>
+void compare_row(const T* a, bool a_repeats, const T* b, bool b_repeats, std::uint8_t* y, std::int64_t n,
+                 Compare compare) {
+  if (a_repeats || b_repeats) {
+    const T one = a_repeats ? *a : *b;
+    if (a_repeats && b_repeats)
+      std::fill_n(y, n, compare(*a, *b) ? std::uint8_t{1} : std::uint8_t{0});
+    else if (a_repeats)
+      for (std::int64_t i = 0; i < n; ++i) y[i] = compare(one, b[i]) ? 1 : 0;
+    else
+      for (std::int64_t i = 0; i < n; ++i) y[i] = compare(a[i], one) ? 1 : 0;
+    return;
+  }
+  for (std::int64_t i = 0; i < n; ++i) y[i] = compare(a[i], b[i]) ? 1 : 0;
+}
+
+template <typename T>
+void compare_rows(BinaryOp op, const T* a, bool a_repeats, const T* b, bool b_repeats, std::uint8_t* y,
+                  std::int64_t n) {
+  const auto run = [&](auto compare) { compare_row(a, a_repeats, b, b_repeats, y, n, compare); };
+  switch (op) {
+    case BinaryOp::kLess:
+      return run([](T x, T z) { return x < z; });
+    case BinaryOp::kLessOrEqual:
+      return run([](T x, T z) { return x <= z; });
+    case BinaryOp::kGreater:
+      return run([](T x, T z) { return x > z; });
+    case BinaryOp::kGreaterOrEqual:
+      return run([](T x, T z) { return x >= z; });
+    default:
+      return run([](T x, T z) { return x == z; });
+  }
+}
+
 void run_scalar(const OpCall& call) {
   const BinaryOp op = op_of(call);
   const BroadcastPlan plan = plan_of(call, call.in[0], call.in[1]);
@@ -121,9 +156,7 @@ void run_scalar(const OpCall& call) {
       for_each_row(plan, begin, end, [&](std::int64_t at, const auto& offset, std::int64_t n) {
         const T *pa = a + offset[0], *pb = b + offset[1];
         if (is_comparison(op)) {
-          std::uint8_t* y = call.out[0].mut<std::uint8_t>() + at;
-          for (std::int64_t i = 0; i < n; ++i)
-            y[i] = compare_integers(op, pa[i * a_step], pb[i * b_step]) ? 1 : 0;
+          compare_rows(op, pa, a_step == 0, pb, b_step == 0, call.out[0].mut<std::uint8_t>() + at, n);
         } else {
           T* y = call.out[0].mut<T>() + at;
           for (std::int64_t i = 0; i < n; ++i) y[i] = number_value(op, pa[i * a_step], pb[i * b_step]);

@@ -43,6 +43,7 @@ class Registry;
 void add_movement_kernels(Registry& registry);
 void add_pad_kernels(Registry& registry);
 void add_gather_kernels(Registry& registry);
+void add_cast_kernels(Registry& registry);
 void add_shape_kernels(Registry& registry);
 void add_movement_references(Registry& registry);
 

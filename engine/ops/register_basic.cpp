@@ -35,6 +35,7 @@ void register_basic(Registry& registry) {
   add_pad_kernels(registry);
   add_movement_references(registry);
   add_gather_kernels(registry);
+  add_cast_kernels(registry);
   add_shape_kernels(registry);
   add_select_kernels(registry);
   add_clip_kernels(registry);

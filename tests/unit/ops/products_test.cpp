@@ -130,6 +130,36 @@ TEST(Products, BatchNormalizationInTraining) {
       c, {of({2, 1, 2}, {1 - 3 * unit, 1 - unit, 1 + unit, 1 + 3 * unit}), of({1}, {6.5F}), of({1}, {3})});
 }
 
+TEST(Types, CastByTheLanguageIsTheCastOfTheTable) {
+  const DType types[] = {DType::kF32, DType::kF64, DType::kI8,  DType::kU8,  DType::kI16, DType::kU16,
+                         DType::kI32, DType::kU32, DType::kI64, DType::kU64, DType::kBool};
+  const Tensor values = of({8}, {0, 1, -1, 100, 127, -128, 3.7F, -0.0F});
+  for (const DType from : types)
+    for (const DType to : types)
+      check_case({"Cast", {to_type(values, from)}, {{"to", static_cast<std::int64_t>(to)}}});
+  const Tensor wide =
+      Tensor::from<std::int64_t>(DType::kI64, {4}, {INT64_MIN, INT64_MAX, (std::int64_t{1} << 24) + 1, -1});
+  for (const DType to : types) check_case({"Cast", {wide}, {{"to", static_cast<std::int64_t>(to)}}});
+  check_case({"Cast",
+              {of({3}, {std::nanf(""), 1e30F, -1e-40F})},
+              {{"to", static_cast<std::int64_t>(DType::kBool)}}});
+  check_case({"Cast", {to_type(of({2}, {3e38F, 1e-45F}), DType::kF64)}, {{"to", number(1)}}});
+}
+
+TEST(Types, ComparisonsRepeatEitherSide) {
+  for (const char* op : {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
+    for (const DType type : {DType::kI32, DType::kU8, DType::kF64, DType::kF32}) {
+      const Tensor a = to_type(of({3, 40}, std::vector<float>(120, 2)), type), row = counting(type, {40}, 0),
+                   column = counting(type, {3, 1}, 1), one = counting(type, {}, 2);
+      check_case({op, {a, row}});
+      check_case({op, {row, a}});
+      check_case({op, {a, column}});
+      check_case({op, {column, row}});
+      check_case({op, {one, row}});
+      check_case({op, {one, one}});
+    }
+}
+
 // Types that an operator allows and that hardly anybody uses.
 TEST(Types, RareOnes) {
   const Tensor nan_first = Tensor::from<std::uint8_t>(DType::kE4M3FN, {3}, {0x7F, 0x38, 0x00});
