@@ -32,7 +32,9 @@ class Convert final : public Command {
       throw make_error(ErrorCode::kUsage, "--to {} is not a form", to_)
           .hint(nearest.empty() ? "Choose qdq or qoperator." : fmt::format("Was '{}' meant?", nearest));
     }
-    Graph graph = load_model(path_);
+    std::vector<std::string> odd;
+    Graph graph = load_model(path_, &odd);
+    for (const std::string& text : odd) context.warn(text);
     const std::int64_t before = count_nodes(graph);
     const QuantizedFormReport report = to_ == "qdq" ? to_qdq(graph) : to_qoperator(graph);
     Json& json = context.document();

@@ -28,7 +28,9 @@ class SurgeonConvertOpset final : public Command {
   }
 
   int run(Context& context) override {
-    const Graph before = load_model(path_);
+    std::vector<std::string> odd;
+    const Graph before = load_model(path_, &odd);
+    for (const std::string& text : odd) context.warn(text);
     Graph graph = before;
     const ConvertOpsetReport report = convert_opset(graph, static_cast<int>(opset_));
     Json& json = context.document();

@@ -69,7 +69,9 @@ class Quantize final : public Command {
           .hint("give --data or --stats, or a scheme for weights alone (pare ops --formats)");
 
     check_output(output_, {path_, stats_, data_.empty() ? "" : data_argument(data_).path});
-    Graph graph = load_model(path_);
+    std::vector<std::string> odd;
+    Graph graph = load_model(path_, &odd);
+    for (const std::string& text : odd) context.warn(text);
     SimplifyOptions simplify_options;
     simplify_options.pool = &context.pool();
     simplify(graph, simplify_options);

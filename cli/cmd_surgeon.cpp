@@ -37,7 +37,9 @@ class SurgeonSimplify final : public Command {
     if (list_) return list_passes(context);
     if (path_.empty()) throw make_error(ErrorCode::kUsage, "MODEL is missing").hint("Name an ONNX file.");
     if (!output_.empty()) check_output(output_, {path_});
-    Graph graph = load_model(path_);
+    std::vector<std::string> odd;
+    Graph graph = load_model(path_, &odd);
+    for (const std::string& text : odd) context.warn(text);
     SimplifyOptions options;
     options.without = without_;
     options.recognize = recognize_;

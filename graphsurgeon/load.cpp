@@ -46,9 +46,11 @@ ModelKind model_kind(const std::string& path) {
   return ModelKind::kOnnx;
 }
 
-Graph load_model(const std::string& path) {
+Graph load_model(const std::string& path, std::vector<std::string>* warnings) {
   const ModelKind kind = model_kind(path);
-  if (kind == ModelKind::kOnnx) return read_onnx(path);
+  ReadOptions options;
+  options.warnings = warnings;
+  if (kind == ModelKind::kOnnx) return read_onnx(path, options);
   throw make_error(ErrorCode::kUnsupported, "'{}' is a {} model, which this build cannot open as a graph",
                    path, model_kind_name(kind))
       .at(path)

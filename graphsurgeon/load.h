@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/ir/graph.h"
 
@@ -15,7 +16,8 @@ const char* model_kind_name(ModelKind kind);  // "onnx", "checkpoint", "safetens
 // has no mark of its own is taken for ONNX. Error kBadFile when there is nothing at `path`.
 ModelKind model_kind(const std::string& path);
 
+// `warnings` gets what was left out, in words; it may be null.
 // Errors: as read_onnx; kUnsupported for the kinds that this build does not open as a graph.
-Graph load_model(const std::string& path);
+Graph load_model(const std::string& path, std::vector<std::string>* warnings = nullptr);
 
 }  // namespace pare
