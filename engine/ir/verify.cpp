@@ -29,6 +29,12 @@ void verify_arity(const Node& node) {
     broken(node,
            fmt::format("has {} inputs; {} takes {} to {}", in, node.op, schema->min_in,
                        schema->max_in < 0 ? std::string("any number") : std::to_string(schema->max_in)));
+  // A list of operands has no gaps. (Loop, Scan and SequenceMap end in lists, too, but begin with what may be
+  // left out.)
+  const bool list = schema->max_in < 0 && node.op != "Loop" && node.op != "Scan" && node.op != "SequenceMap";
+  for (int i = 0; list && i < in; ++i)
+    if (node.in[static_cast<std::size_t>(i)] == ValueId::kNone)
+      broken(node, fmt::format("input {} is left out", i));
   if (out < schema->min_out || (schema->max_out >= 0 && out > schema->max_out))
     broken(node,
            fmt::format("has {} outputs; {} gives {} to {}", out, node.op, schema->min_out,

@@ -194,6 +194,15 @@ TEST(Reported, SqueezeTwiceFromTheBack) {  // onnx/optimizer#35
             (Dims{1, 5000}));
 }
 
+TEST(Reported, AGapInAListOfOperandsIsABadFile) {  // found by mutating models
+  try {
+    text_graph(13, "g (float[2] x) => (float[4] y) { y = Concat <axis = 0> ( , x) }");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kBadFile) << error.what();
+  }
+}
+
 TEST(Reported, ScanOfOpset8RunsEverySampleAlone) {
   // Two samples of three steps: running sums, and their last one.
   const auto y = run(8, R"(g (float[2,1] state, float[2,3,1] x) => (float[2,1] last, float[2,3,1] sums) {
