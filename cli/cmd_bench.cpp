@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "cli/commands.h"
+#include "cli/engine_run.h"
 #include "datasets/dataset.h"
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
@@ -15,34 +16,14 @@
 namespace pare {
 namespace {
 
-// "NAME=1x3x224x224"
-std::pair<std::string, Dims> parse_shape(const std::string& text) {
-  const auto refuse = [&] {
-    throw make_error(ErrorCode::kUsage, "'{}' is not of the form NAME=1x3x224x224", text).at("--input-shape");
-  };
-  const std::size_t equals = text.rfind('=');
-  if (equals == std::string::npos || equals == 0) refuse();
-  Dims dims;
-  for (std::size_t begin = equals + 1; begin <= text.size();) {
-    std::size_t x = text.find('x', begin);
-    if (x == std::string::npos) x = text.size();
-    const std::string number = text.substr(begin, x - begin);
-    if (number.empty() || number.size() > 9 || number.find_first_not_of("0123456789") != std::string::npos)
-      refuse();
-    dims.push_back(std::stoll(number));
-    begin = x + 1;
-  }
-  return {text.substr(0, equals), dims};
-}
-
 class Bench final : public Command {
  public:
   const char* name() const override { return "bench"; }
   const char* what() const override { return "how fast a model runs here, on generated inputs"; }
 
   void declare(Args& args) override {
-    args.positional("MODEL", path_, "ONNX file")
-        .option("--batch", "N", batch_, "samples at a time (default 1)")
+    args.positional("MODEL", path_, "ONNX file, or an engine that `pare build` wrote")
+        .option("--batch", "N", batch_, "samples at a time (default 1; an engine has its own)")
         .option("--input-shape", "NAME=1x3x224x224", shapes_, "shape of an input that the model leaves open")
         .option("--iterations", "N", iterations_, "timed runs (default: about 3 seconds)")
         .option("--warmup", "N", warmup_, "runs before that (default 3)")
@@ -54,12 +35,13 @@ class Bench final : public Command {
   int run(Context& context) override {
     if (batch_ < 1 || warmup_ < 0 || iterations_ < 0)
       fail(ErrorCode::kUsage, "--batch, --warmup and --iterations count: batch from 1, the others from 0");
+    if (model_kind(path_) == ModelKind::kEngine) return bench_engine(context);
     Graph graph = load_model(path_);
     SimplifyOptions simplest;  // as the pipeline does before it runs a model: batch normalization folded
     simplest.self_check = false;
     simplify(graph, simplest);
     std::vector<std::pair<std::string, Dims>> shapes;
-    for (const std::string& text : shapes_) shapes.push_back(parse_shape(text));
+    for (const std::string& text : shapes_) shapes.push_back(parse_input_shape(text));
     const std::vector<Tensor> inputs = synthetic_inputs(model_inputs(graph), batch_, shapes, context.seed());
     LowerOptions lower;
     lower.integer = !fake_;
@@ -86,20 +68,51 @@ class Bench final : public Command {
   }
 
  private:
+  // Launches of the whole captured graph, inputs and outputs on the device; with copies apart.
+  int bench_engine(Context& context) {
+    const OpenEngine engine = open_engine(context, path_);
+    batch_ = engine.file.provenance.batch;
+    engine.runner->run(random_engine_inputs(engine.file.plan, context.seed()));
+    const std::int64_t count = iterations_ == 0 ? 200 : iterations_;
+    const BenchTimes times =
+        engine.runner->bench(static_cast<int>(count), static_cast<int>(warmup_ == 3 ? 20 : warmup_));
+    device_ = device_text(cuda_backend().facts());
+    report(context, times.milliseconds);
+    context.document()["with_copies_ms"] = times.with_copies_ms;
+    context.print(
+        fmt::format("with inputs from and outputs to the host: median {:.3f} ms", times.with_copies_ms));
+    if (!profile_) return 0;
+    std::vector<LayerTime> layers = engine.runner->profile(7);
+    double total = 0;
+    for (const LayerTime& row : layers) total += row.microseconds;
+    std::stable_sort(layers.begin(), layers.end(),
+                     [](const LayerTime& a, const LayerTime& b) { return a.microseconds > b.microseconds; });
+    Json list = Json::array();
+    for (const LayerTime& row : layers) {
+      list.push_back({{"name", row.name}, {"kernel", row.tactic}, {"ms", row.microseconds / 1000}});
+      context.print(fmt::format("{:9.2f} us {:5.1f} %  {:<28} {}", row.microseconds,
+                                100 * row.microseconds / total, row.tactic, row.name));
+    }
+    context.document()["layers"] = std::move(list);
+    return 0;
+  }
+
   static double timed(Session& session, const std::vector<Tensor>& inputs) {
     const auto start = std::chrono::steady_clock::now();
     session.run(inputs);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
-  void report(Context& context, std::vector<double> ms) const {
+  void report(Context& context, std::vector<double> ms) {
     std::sort(ms.begin(), ms.end());
     const auto at = [&](double share) {
       return ms[static_cast<std::size_t>(share * static_cast<double>(ms.size() - 1))];
     };
     const double median = at(0.5), per_second = static_cast<double>(batch_) * 1000 / median;
     Json& json = context.document();
-    json["device"] = fmt::format("cpu ({}, {} threads)", pare::name(isa()), context.pool().threads());
+    if (device_.empty())
+      device_ = fmt::format("cpu ({}, {} threads)", pare::name(isa()), context.pool().threads());
+    json["device"] = device_;
     json["batch"] = batch_;
     json["iterations"] = ms.size();
     json["warmup"] = warmup_;
@@ -107,9 +120,8 @@ class Bench final : public Command {
         {"min", ms.front()}, {"median", median}, {"p90", at(0.9)}, {"p99", at(0.99)}, {"max", ms.back()}};
     json["per_second"] = per_second;
     json["layers"] = Json::array();
-    context.print(fmt::format("{} on cpu ({}, {} threads), batch {}, {} runs", path_, pare::name(isa()),
-                              context.pool().threads(), batch_, ms.size()));
-    context.print(fmt::format("latency ms: median {:.3f}  min {:.3f}  p90 {:.3f}  p99 {:.3f}  max {:.3f}",
+    context.print(fmt::format("{} on {}, batch {}, {} runs", path_, device_, batch_, ms.size()));
+    context.print(fmt::format("latency ms: median {:.4f}  min {:.4f}  p90 {:.4f}  p99 {:.4f}  max {:.4f}",
                               median, ms.front(), at(0.9), at(0.99), ms.back()));
     context.print(fmt::format("{:.1f} samples a second", per_second));
   }
@@ -141,7 +153,7 @@ class Bench final : public Command {
     context.document()["layers"] = std::move(list);
   }
 
-  std::string path_;
+  std::string path_, device_;
   std::vector<std::string> shapes_;
   std::int64_t batch_ = 1, iterations_ = 0, warmup_ = 3;
   bool profile_ = false, fake_ = false;

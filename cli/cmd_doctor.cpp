@@ -8,6 +8,7 @@
 #include "engine/base/json.h"
 #include "engine/base/memory.h"
 #include "engine/base/paths.h"
+#include "engine/build/backend.h"
 #include "engine/ops/registry.h"
 #include "eval/report_render.h"
 
@@ -27,7 +28,7 @@ class Doctor final : public Command {
 
   void declare(Args& args) override {
     args.option("--require", "PART", required_,
-                "exit 5 when this part is missing: cpu, vnni, amx, cuda, temporary")
+                "exit 5 when this part is missing: cpu, vnni, amx, cuda, nvrtc, cublaslt, cudnn, temporary")
         .example("pare doctor --require cuda");
   }
 
@@ -65,20 +66,24 @@ class Doctor final : public Command {
     add("vnni", best_isa() >= Isa::kAvx512Vnni, "dot products of 8 bit integers",
         "integer kernels run by AVX2 or AVX-512 instead: the same results, slower");
     add("amx", best_isa() >= Isa::kAmx, "tiles of 8 bit integers", "the same results without it");
-    const std::string module = cuda_module();
-    add("cuda", false,
-        module.empty() ? "the GPU module is not there"
-                       : module + " is there, but this build does not load it",
-        "scripts/build on a machine with the CUDA Toolkit makes lib/pare_cuda.so");
+    std::string why;
+    EngineBackend* backend = try_cuda_backend(why);
+    if (backend == nullptr) {
+      add("cuda", false, why,
+          "scripts/build on a machine with the headers of the CUDA Toolkit 13 and cuDNN 9 makes "
+          "lib/pare_cuda.so");
+    } else {
+      const std::vector<BackendPart> found = backend->parts();
+      add("cuda", found[0].present,
+          found[0].present ? found[0].found : "the GPU module is there, but " + found[0].found,
+          found[0].remedy);
+      for (std::size_t i = 1; i < found.size(); ++i)
+        add(found[i].name.c_str(), found[i].present, found[i].found, found[i].remedy);
+    }
     const char* folder = std::getenv("TMPDIR");
     const std::string temporary = folder == nullptr ? "/tmp" : folder;
     add("temporary", is_directory(temporary), temporary, "set TMPDIR to a folder that can be written");
     return parts;
-  }
-
-  static std::string cuda_module() {
-    const char* path = std::getenv("PARE_CUDA_MODULE");
-    return path != nullptr && path_exists(path) ? path : "";
   }
 
   void require(const std::vector<Part>& parts) const {

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "cli/commands.h"
+#include "cli/engine_run.h"
 #include "datasets/npy.h"
 #include "engine/base/atomic_file.h"
 #include "engine/base/error.h"
@@ -46,7 +47,7 @@ class Infer final : public Command {
   const char* what() const override { return "run a model once on given arrays"; }
 
   void declare(Args& args) override {
-    args.positional("MODEL", path_, "ONNX file")
+    args.positional("MODEL", path_, "ONNX file, or an engine that `pare build` wrote (runs on the GPU)")
         .option("--input", "NAME=FILE.npy", inputs_, "array of an input; once for each input")
         .option("--save", "DIR", save_, "write out_0.npy, out_1.npy ... and outputs.json there")
         .flag("--integer", integer_, "quantized layers through integer kernels, not fake quantization")
@@ -54,6 +55,14 @@ class Infer final : public Command {
   }
 
   int run(Context& context) override {
+    if (model_kind(path_) == ModelKind::kEngine) {
+      const OpenEngine engine = open_engine(context, path_);
+      std::vector<std::string> names;
+      for (const int id : engine.file.plan.outputs)
+        names.push_back(engine.file.plan.tensors[static_cast<std::size_t>(id)].name);
+      report(context, names, engine.runner->run(engine_inputs(engine.file.plan, inputs_)));
+      return 0;
+    }
     auto graph = load_model(path_);
     const std::vector<Tensor> feed = read_inputs(graph);
     LowerOptions lower;
@@ -64,7 +73,9 @@ class Infer final : public Command {
     options.seed = context.seed();
     Session session(lowered.graph, options);
     const std::vector<Tensor> outputs = session.run(feed);
-    report(context, graph, outputs);
+    std::vector<std::string> names;
+    for (const ValueId id : graph.outputs) names.push_back(graph.value(id).name);
+    report(context, names, outputs);
     return 0;
   }
 
@@ -100,10 +111,11 @@ class Infer final : public Command {
     return feed;
   }
 
-  void report(Context& context, const Graph& graph, const std::vector<Tensor>& outputs) const {
+  void report(Context& context, const std::vector<std::string>& names,
+              const std::vector<Tensor>& outputs) const {
     Json list = Json::array();
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const std::string& output = graph.value(graph.outputs[i]).name;
+      const std::string& output = names[i];
       Json json = {{"name", output}, {"dtype", pare::name(outputs[i].dtype())}, {"shape", outputs[i].dims()}};
       std::string line =
           fmt::format("{} {} {}", output, pare::name(outputs[i].dtype()), to_string(outputs[i].dims()));

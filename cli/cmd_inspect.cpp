@@ -1,8 +1,10 @@
 #include "cli/commands.h"
+#include "cli/engine_run.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "eval/report_render.h"
 #include "graphsurgeon/inspect.h"
+#include "graphsurgeon/load.h"
 #include "graphsurgeon/onnx/read.h"
 
 namespace pare {
@@ -37,13 +39,14 @@ class Inspect final : public Command {
   const char* what() const override { return "what is inside a model"; }
 
   void declare(Args& args) override {
-    args.positional("MODEL", path_, "ONNX file", true)
+    args.positional("MODEL", path_, "ONNX file, or an engine that `pare build` wrote", true)
         .flag("--layers", layers_, "every node with its inputs and outputs")
         .flag("--verify-data", verify_data_, "read external data and compare it with the model's checksums")
         .example("pare inspect resnet.onnx --layers");
   }
 
   int run(Context& context) override {
+    if (model_kind(path_) == ModelKind::kEngine) return inspect_engine(context);
     const ModelSummary m = inspect_model(path_);
     if (verify_data_) read_onnx(path_, {.infer = false, .verify_data = true});
     fill(m, context.document());
@@ -70,6 +73,53 @@ class Inspect final : public Command {
   }
 
  private:
+  // Needs no device.
+  int inspect_engine(Context& context) const {
+    const EngineFile engine = read_engine(path_);
+    const EnginePlan& plan = engine.plan;
+    const EngineProvenance& p = engine.provenance;
+    Json& json = context.document();
+    json["format"] = "engine";
+    json["device"] = fmt::format("{} ({})", p.device, p.architecture);
+    json["batch"] = p.batch;
+    json["model"] = p.model;
+    json["model_sha256"] = p.model_sha256;
+    json["sha256"] = engine.sha256;
+    json["kernels"] = count_kernels(plan);
+    json["weight_bytes"] = plan.weight_bytes;
+    json["layers"] = engine_layers(plan);
+    const auto values = [&](const std::vector<int>& ids) {
+      std::vector<ValueSummary> list;
+      for (const int id : ids) {
+        const PlanTensor& t = plan.tensors[static_cast<std::size_t>(id)];
+        ValueSummary value;
+        value.name = t.name;
+        value.dtype = t.dtype;
+        value.shape = Shape(t.dims);
+        list.push_back(std::move(value));
+      }
+      return list;
+    };
+    const std::vector<ValueSummary> inputs = values(plan.inputs), outputs = values(plan.outputs);
+    json["profiles"] = Json::array({{{"inputs", values_json(inputs)}, {"outputs", values_json(outputs)}}});
+    context.print(fmt::format("{}: engine for {} ({}), batch {}, stored as {}, of {} by pare {}", path_,
+                              p.device, p.architecture, p.batch, plan.precision, p.model, p.pare_version));
+    double total = 0;
+    for (const PlanLayer& layer : plan.layers) total += layer.microseconds;
+    context.print(fmt::format(
+        "{} layers, {} kernels, {} of weights, {} of activations; layers timed alone: {:.1f} us",
+        plan.layers.size(), count_kernels(plan), bytes_text(static_cast<double>(plan.weight_bytes)),
+        bytes_text(static_cast<double>(plan.arena_bytes)), total));
+    for (const ValueSummary& value : inputs) context.print("  input   " + value_text(value));
+    for (const ValueSummary& value : outputs) context.print("  output  " + value_text(value));
+    for (const PlanLayer& layer : plan.layers)
+      context.print(fmt::format("{:8.2f} us {:5.1f} %  {:<9} {:<14} {:<34} {}{}", layer.microseconds,
+                                total > 0 ? 100 * layer.microseconds / total : 0, pare::name(layer.kind),
+                                layer.realized, layer.tactic, layer.name,
+                                layer.nodes.size() > 1 ? fmt::format(" (+{})", layer.nodes.size() - 1) : ""));
+    return 0;
+  }
+
   void fill(const ModelSummary& m, Json& json) const {
     json["format"] = m.format;
     json["opset"] = m.opset;

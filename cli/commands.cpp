@@ -24,7 +24,9 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   list.push_back(make_stats_merge());
   list.push_back(make_quantize());
   list.push_back(make_eval());
+  list.push_back(make_build());
   list.push_back(make_bench());
+  list.push_back(make_verify());
   list.push_back(make_report());
   list.push_back(make_recipe_list());
   list.push_back(make_recipe_show());

@@ -1,0 +1,128 @@
+#include "engine/build/backend.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "engine/base/atomic_file.h"
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "engine/base/paths.h"
+
+namespace pare {
+namespace {
+
+std::string program_folder() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (n <= 0) return ".";
+  const std::string text(path, static_cast<std::size_t>(n));
+  const std::size_t slash = text.rfind('/');
+  return slash == std::string::npos ? "." : text.substr(0, slash);
+}
+
+std::string module_path() {
+  const char* given = std::getenv("PARE_CUDA_MODULE");
+  if (given != nullptr) return given;
+  const std::string folder = program_folder();
+  for (const std::string& path : {folder + "/pare_cuda.so", folder + "/../lib/pare_cuda.so"})
+    if (path_exists(path)) return path;
+  return "";
+}
+
+struct Opened {
+  BackendRegistry registry;
+  std::string why_not;
+};
+
+Opened open_module() {
+  Opened opened;
+  const std::string path = module_path();
+  if (path.empty() || !path_exists(path)) {
+    opened.why_not = path.empty() ? "the GPU module pare_cuda.so is neither beside the program nor in ../lib"
+                                  : "the GPU module '" + path + "' does not exist";
+    return opened;
+  }
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    opened.why_not = fmt::format("the GPU module cannot be opened: {}", dlerror());
+    return opened;
+  }
+  using Register = int (*)(BackendRegistry&);
+  const auto enter = reinterpret_cast<Register>(dlsym(handle, "pare_cuda_register"));
+  if (enter == nullptr) {
+    opened.why_not = "'" + path + "' is no GPU module of pare: it has no pare_cuda_register";
+    return opened;
+  }
+  const int abi = enter(opened.registry);
+  if (abi != kBackendAbi || opened.registry.backend == nullptr) {
+    opened.registry.backend.release();  // made by code of another layout: not ours to destroy
+    opened.why_not =
+        fmt::format("the GPU module is of another version of pare (ABI {}, not {})", abi, kBackendAbi);
+  }
+  return opened;
+}
+
+Opened& opened_module() {
+  static Opened* opened =
+      new Opened(open_module());  // never closed: the driver has threads of its own at exit
+  return *opened;
+}
+
+}  // namespace
+
+EngineBackend* try_cuda_backend(std::string& why_not) {
+  Opened& opened = opened_module();
+  why_not = opened.why_not;
+  return opened.registry.backend.get();
+}
+
+EngineBackend& cuda_backend() {
+  std::string why;
+  EngineBackend* backend = try_cuda_backend(why);
+  if (backend == nullptr)
+    throw make_error(ErrorCode::kDevice, "{}", why).hint("`pare doctor` says what is missing");
+  return *backend;
+}
+
+const std::vector<TimingCache::Entry>* TimingCache::find(const std::string& key) const {
+  const auto it = entries_.find(key);
+  return it == entries_.end() ? nullptr : &it->second;
+}
+
+void TimingCache::put(const std::string& key, std::vector<Entry> entries) {
+  entries_[key] = std::move(entries);
+}
+
+TimingCache TimingCache::read(const std::string& path) {
+  TimingCache cache;
+  if (!path_exists(path)) return cache;
+  const Json document = read_json_file(path);
+  if (json_int(document, "version", path) != 1)
+    throw make_error(ErrorCode::kBadFile, "a timing cache of another version").at(path);
+  for (const auto& [key, list] : json_object(document, "layers", path).items()) {
+    std::vector<Entry> entries;
+    for (const Json& row : list) {
+      Entry entry;
+      entry.tactic = json_string(row, "tactic", path);
+      entry.microseconds = json_double(row, "us", path);
+      entries.push_back(std::move(entry));
+    }
+    cache.put(key, std::move(entries));
+  }
+  return cache;
+}
+
+void TimingCache::write(const std::string& path) const {
+  Json layers = Json::object();
+  for (const auto& [key, entries] : entries_) {
+    Json list = Json::array();
+    for (const Entry& entry : entries)
+      list.push_back({{"tactic", entry.tactic}, {"us", json_number(entry.microseconds)}});
+    layers[key] = std::move(list);
+  }
+  write_file_atomically(path, dump({{"version", 1}, {"layers", std::move(layers)}}, 1) + "\n");
+}
+
+}  // namespace pare

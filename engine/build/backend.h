@@ -1,0 +1,129 @@
+// The border between pare and the module that runs engines on a device. The module (lib/pare_cuda.so) is
+// opened at run time and finds our symbols in the program; it exports one function,
+//
+//   extern "C" int pare_cuda_register(pare::BackendRegistry& registry)
+//
+// which returns its ABI number and, when that is the registry's, registers its backend. pare itself links no
+// CUDA.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/build/engine_plan.h"
+
+namespace pare {
+
+inline constexpr int kBackendAbi = 1;  // changes with anything in this header or in engine_plan.h
+
+struct DeviceFacts {
+  std::string name, architecture;  // "NVIDIA H200", "sm_90"
+  int multiprocessors = 0;
+  std::int64_t memory_bytes = 0, l2_bytes = 0;
+  std::map<std::string, std::string> versions;  // driver, nvrtc, cublaslt, cudnn: "" when it is not there
+};
+
+struct BackendPart {
+  std::string name;
+  bool present = false;
+  std::string found, remedy;
+};
+
+// What each way of running a layer took; a later build need not time it again. Keys name the layer (kinds,
+// sizes, types, strides), the device and the library versions.
+class TimingCache {
+ public:
+  struct Entry {
+    std::string tactic;
+    double microseconds = 0;
+  };
+  // The tactics that were timed for this key, fastest first; nullptr when there are none.
+  const std::vector<Entry>* find(const std::string& key) const;
+  void put(const std::string& key, std::vector<Entry> entries);
+  std::size_t size() const { return entries_.size(); }
+
+  // A JSON file; a missing one is empty. Error kBadFile for a damaged one.
+  static TimingCache read(const std::string& path);
+  void write(const std::string& path) const;
+
+ private:
+  std::map<std::string, std::vector<Entry>> entries_;
+};
+
+struct TuneOptions {
+  TimingCache* cache = nullptr;  // required
+  bool require_cached = false;   // a layer that is not in the cache is error kUnsupported
+  std::vector<std::string>
+      only;      // "cublaslt", "mma", ...: a tactic's name must begin with one of these, if any does
+  int jobs = 0;  // compilers at a time; 0: as many as processors
+  std::function<void(const std::string&)> log;
+};
+struct TuneReport {
+  int timed = 0, from_cache = 0, compiled = 0;
+  double compile_seconds = 0, timing_seconds = 0;
+  std::vector<std::string> declined;  // "layer: tactic: why"
+};
+
+// One tactic of one layer against the plan's reference, on random operands.
+struct TacticCheck {
+  std::string layer, tactic;
+  double error = 0;    // the largest, relative to the largest value of the output
+  bool guards = true;  // bytes around the outputs are what they were
+  std::string failed;  // "" or the error
+};
+
+struct BenchTimes {
+  std::vector<double> milliseconds;  // one a launch of the whole graph, inputs and outputs on the device
+  double with_copies_ms = 0;         // median with inputs from and outputs to the host
+};
+struct LayerTime {
+  std::string name, tactic;
+  double microseconds = 0;
+};
+struct EngineMemory {
+  std::int64_t weights = 0, arena = 0, workspace = 0, io = 0;  // what we asked the device for, in bytes
+  std::int64_t total() const { return weights + arena + workspace + io; }
+};
+
+// One engine on the device, ready to run. Not for two threads at once.
+class EngineRunner {
+ public:
+  virtual ~EngineRunner() = default;
+  virtual std::vector<Tensor> run(const std::vector<Tensor>& inputs) = 0;  // checked against the plan
+  virtual BenchTimes bench(int iterations, int warmup) = 0;                // on the inputs of the last run
+  virtual std::vector<LayerTime> profile(int repeats) = 0;                 // each layer alone, in order
+  virtual EngineMemory memory() const = 0;
+  // Layer by layer against the plan's reference, on the device's own inputs to each: the largest error
+  // relative to the largest value of that layer's output. For tests.
+  virtual std::vector<double> check_layers(const std::vector<Tensor>& inputs) = 0;
+};
+
+class EngineBackend {
+ public:
+  virtual ~EngineBackend() = default;
+  virtual std::vector<BackendPart> parts() = 0;  // for `pare doctor`; never throws
+  virtual DeviceFacts facts() = 0;               // error kDevice without a device
+  // Chooses a tactic for each layer (tactic, microseconds, workspace, kernels, realized), adds the compiled
+  // kernels to the plan.
+  virtual TuneReport tune(EnginePlan& plan, const TuneOptions& options) = 0;
+  virtual std::unique_ptr<EngineRunner> load(const EnginePlan& plan) = 0;  // after plan_memory
+  // Every tactic that can run a layer, not only the fastest; equal layers once. For tests.
+  virtual std::vector<TacticCheck> check_tactics(const EnginePlan& plan) = 0;
+};
+
+struct BackendRegistry {
+  int abi = kBackendAbi;
+  std::unique_ptr<EngineBackend> backend;
+};
+
+// The CUDA backend. Looks for the module at PARE_CUDA_MODULE, beside the program and in ../lib. Error kDevice
+// with what is missing and how to get it; opened once.
+EngineBackend& cuda_backend();
+// The same without an error: nullptr and the reason.
+EngineBackend* try_cuda_backend(std::string& why_not);
+
+}  // namespace pare

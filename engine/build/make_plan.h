@@ -1,0 +1,44 @@
+// From a graph to the plan of an engine: lowering (lower_cpu.h), then
+//
+//   products of one input are packed into one (q, k, v)
+//   softmax(scale q k + mask) v, whatever transposes stand around it, becomes one attention layer
+//   pointwise DAGs become one program each; in front of LayerNormalization, Softmax and reductions over the
+//   last axis
+//     they are the way in, and a quantizer behind is the way out
+//   transposes, slices, reshapes, concatenations and embeddings are strides and ranges of whoever reads them
+//   a convolution of an image with few channels reads it space-to-depth: 7x7 by 2 becomes 4x4 of 12 channels
+//     (padded to 16), a patch embedding becomes a product
+//   weights are laid out and rounded to the precision once: convolution [M,kH,kW,C/group] (one channel a
+//   group:
+//     [kH,kW,M]), products [N,K]
+//
+// The plan's function is that of the graph, up to the rounding of what is stored and the order of sums.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/build/engine_plan.h"
+#include "engine/ir/graph.h"
+
+namespace pare {
+
+struct PlanOptions {
+  DType precision = DType::kF16;  // how float values are stored: float32, float16 or bfloat16
+  bool integer = true;            // Q/DQ layers as int8 where they can; off: as fake quantization
+};
+
+// All inputs must have known sizes (fix_sizes). Errors: kUnsupported naming the nodes that no layer can do,
+// with the reason for each; kUsage for an open size.
+EnginePlan make_plan(const Graph& graph, const PlanOptions& options = {});
+
+// A copy whose inputs have the given sizes; an open size that is not given becomes `batch` when it is the
+// first, else error kUsage naming the input. Shapes and what follows from them are computed.
+Graph fix_sizes(const Graph& graph, std::int64_t batch,
+                const std::vector<std::pair<std::string, Dims>>& given);
+
+// "" or why an integer layer of the lowered graph cannot run on int8 tensor cores (zero points, uint8 ...).
+std::string int8_why_not(const Graph& lowered);
+
+}  // namespace pare

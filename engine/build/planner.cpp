@@ -1,0 +1,300 @@
+#include "engine/build/planner.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/build/lower_cpu.h"
+#include "engine/build/lowering.h"
+#include "engine/ir/schema.h"
+#include "engine/numeric/convert.h"
+#include "engine/ops/qlinear.h"
+
+namespace pare {
+namespace planning {
+
+Planner::Planner(Graph graph, const PlanOptions& options) : graph_(std::move(graph)), options_(options) {}
+
+Dims Planner::sizes(ValueId value) const { return graph_.value(value).shape.sizes(); }
+
+DType Planner::storage(ValueId value) const {
+  const DType type = graph_.value(value).dtype;
+  return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16 ? options_.precision : type;
+}
+
+int Planner::add_tensor(std::string name, DType dtype, Dims dims, PlanRole role) {
+  PlanTensor t;
+  t.name = std::move(name);
+  t.dtype = dtype;
+  t.dims = std::move(dims);
+  t.role = role;
+  plan_.tensors.push_back(std::move(t));
+  return static_cast<int>(plan_.tensors.size()) - 1;
+}
+
+int Planner::weight(std::string name, Tensor data) {
+  const int id = add_tensor(std::move(name), data.dtype(), data.dims(), PlanRole::kWeight);
+  tensor(id).data = std::move(data);
+  return id;
+}
+
+int Planner::weight_as(std::string name, const Tensor& data, DType dtype) {
+  if (data.dtype() == dtype) return weight(std::move(name), data);
+  Tensor converted = Tensor::allocate(dtype, data.dims());
+  convert(data.view(), converted.view());
+  return weight(std::move(name), std::move(converted));
+}
+
+int Planner::tensor_for(ValueId value, const Dims& dims) {
+  const Value& v = graph_.value(value);
+  if (graph_.is_output(value) && v.layout == Layout::kPlain && sizes(value) == dims &&
+      (v.dtype == DType::kF32 || v.dtype == storage(value))) {
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i)
+      if (graph_.outputs[i] == value) return plan_.outputs[i];
+  }
+  return add_tensor(v.name, storage(value), dims);
+}
+
+PlanLayer Planner::start_layer(LayerKind kind, const Node& node) const {
+  PlanLayer layer;
+  layer.kind = kind;
+  layer.name = node.name.empty() ? graph_.value(node.out[0]).name : node.name;
+  layer.nodes = {layer.name};
+  layer.requested = layer.realized = name(options_.precision);
+  return layer;
+}
+
+void Planner::classify() {
+  classes_.assign(graph_.node_capacity(), NodeClass::kUnknown);
+  for (const NodeId id : graph_.nodes()) {
+    const Node& node = graph_.node(id);
+    std::string why;
+    NodeClass& c = classes_[static_cast<std::size_t>(id)];
+    if (node.is("pare", "Conv") || node.is("pare", "QConv") || node.is("pare", "MatMul") ||
+        node.is("pare", "QMatMul") || node.is("MatMul"))
+      c = NodeClass::kLinear;
+    else if (node.is("pare", "MaxPool") || node.is("pare", "AveragePool") ||
+             node.is("pare", "GlobalAveragePool"))
+      c = NodeClass::kPool;
+    else if (is_rows(node))
+      c = NodeClass::kRows;
+    else if (is_view_node(node, why))
+      c = NodeClass::kView;
+    else if (why.empty() && is_pointwise(node, why))
+      c = NodeClass::kPointwise;
+    if (c == NodeClass::kUnknown) refused_[id] = why.empty() ? "no layer computes this operator" : why;
+  }
+}
+
+void Planner::assign_regions() {
+  region_.assign(graph_.node_capacity(), NodeId::kNone);
+  post_.assign(graph_.node_capacity(), false);
+  std::vector<NodeId> order = graph_.nodes();
+  const auto at = [&](NodeId id) -> NodeId& { return region_[static_cast<std::size_t>(id)]; };
+  const auto region_dims = [&](NodeId root) {
+    const Node& node = graph_.node(root);
+    return sizes(class_of(root) == NodeClass::kRows ? node.in[0] : node.out[0]);
+  };
+  // A quantizer (or any function of one value) that alone reads a row kernel's result belongs to it.
+  for (const NodeId id : order) {
+    if (class_of(id) == NodeClass::kRows) at(id) = id;
+    if (class_of(id) != NodeClass::kPointwise) continue;
+    const Node& node = graph_.node(id);
+    const NodeId before = graph_.producer(node.in[0]);
+    ProgramStep step;
+    std::string why;
+    if (before == NodeId::kNone ||
+        (class_of(before) != NodeClass::kRows && !post_[static_cast<std::size_t>(before)]))
+      continue;
+    if (graph_.only_user(node.in[0]) != id || !step_of_node(graph_, node, step, why) ||
+        find_step(step.op)->args != 1)
+      continue;
+    at(id) = at(before);
+    post_[static_cast<std::size_t>(id)] = true;
+  }
+  std::reverse(order.begin(), order.end());
+  for (const NodeId id : order) {
+    if (class_of(id) != NodeClass::kPointwise || at(id) != NodeId::kNone) continue;
+    const ValueId out = graph_.node(id).out[0];
+    NodeId common = NodeId::kNone, rows = NodeId::kNone;
+    bool all = !graph_.is_output(out);
+    for (const Use& use : graph_.users(out)) {
+      const NodeId root = at(use.node);
+      const bool inside = root != NodeId::kNone && !post_[static_cast<std::size_t>(use.node)] &&
+                          (class_of(use.node) == NodeClass::kPointwise ||
+                           (class_of(use.node) == NodeClass::kRows && use.slot == 0)) &&
+                          !graph_.node(use.node).is("Concat") && !graph_.node(use.node).is("Gather") &&
+                          !graph_.node(use.node).is("pare", "QLookup") && region_dims(root) == sizes(out);
+      if (inside && class_of(use.node) == NodeClass::kRows) rows = root;
+      all = all && inside && (common == NodeId::kNone || common == root);
+      if (inside) common = root;
+    }
+    if (all && common != NodeId::kNone) {
+      at(id) = common;
+    } else if (rows != NodeId::kNone) {
+      at(id) = rows;
+      exports_[rows].push_back(out);
+    } else {
+      at(id) = id;
+    }
+  }
+}
+
+void Planner::emit_outputs() {
+  for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+    const ValueId id = graph_.outputs[i];
+    const int target = plan_.outputs[i];
+    const PlanView view = view_of(id);
+    if (view.tensor == target) continue;
+    PlanLayer layer;
+    layer.kind = LayerKind::kPointwise;
+    layer.name = "output " + graph_.value(id).name;
+    layer.nodes = {layer.name};
+    layer.requested = layer.realized = name(options_.precision);
+    layer.program.dims = view.dims;
+    layer.program.results = {leaf(layer.program, layer, view)};
+    layer.out = {whole(plan_, target)};
+    plan_.layers.push_back(std::move(layer));
+  }
+}
+
+EnginePlan Planner::run() {
+  plan_.precision = name(options_.precision);
+  for (const ValueId id : graph_.inputs) {
+    const Value& value = graph_.value(id);
+    const int t = add_tensor(value.name, value.dtype, sizes(id), PlanRole::kInput);
+    plan_.inputs.push_back(t);
+    placed_[id] = whole(plan_, t);
+  }
+  for (const ValueId id : graph_.outputs) {
+    const Value& value = graph_.value(id);
+    if (!value.shape.concrete())
+      throw make_error(ErrorCode::kUnsupported, "the size of output '{}' is not known before it runs",
+                       value.name);
+    plan_.outputs.push_back(add_tensor(value.name, value.dtype, sizes(id), PlanRole::kOutput));
+  }
+  classify();
+  match_attention();
+  for (const NodeId id : graph_.nodes())
+    if (class_of(id) == NodeClass::kTaken || class_of(id) == NodeClass::kAttention) refused_.erase(id);
+  if (!refused_.empty()) {
+    std::string list;
+    int shown = 0;
+    for (const auto& [id, why] : refused_) {
+      const Node& node = graph_.node(id);
+      if (++shown <= 20) list += fmt::format("\n  {} '{}': {}", node.op, node.name, why);
+    }
+    throw make_error(ErrorCode::kUnsupported, "the engine has no layer for {} nodes:{}", refused_.size(),
+                     list)
+        .hint("such a model runs on the CPU: pare infer, pare bench");
+  }
+  assign_regions();
+  for (const NodeId id : graph_.nodes()) {
+    switch (class_of(id)) {
+      case NodeClass::kLinear:
+        if (graph_.node(id).is("pare", "Conv") || graph_.node(id).is("pare", "QConv"))
+          emit_conv(id);
+        else
+          emit_product(id);
+        break;
+      case NodeClass::kPool:
+        emit_pool(id);
+        break;
+      case NodeClass::kRows:
+        if (emitted_.count(id) == 0) emit_region(id);
+        break;
+      case NodeClass::kAttention:
+        emit_attention(attention_.at(id));
+        break;
+      default:
+        break;  // on demand
+    }
+  }
+  emit_outputs();
+  return std::move(plan_);
+}
+
+}  // namespace planning
+
+std::string int8_why_not(const Graph& g) {
+  for (const NodeId id : g.nodes()) {
+    const Node& node = g.node(id);
+    if (!node.is("pare", "QConv") && !node.is("pare", "QMatMul")) continue;
+    const auto given = [&](int slot) {
+      return static_cast<std::size_t>(slot) < node.in.size() &&
+             node.in[static_cast<std::size_t>(slot)] != ValueId::kNone;
+    };
+    const auto in = [&](int slot) { return node.in[static_cast<std::size_t>(slot)]; };
+    for (const int slot : {kQX, kQW, kQYZero, kQResidual})
+      if (given(slot) && g.value(in(slot)).dtype == DType::kU8)
+        return fmt::format("'{}' has uint8 codes: tensor cores multiply int8 by int8", node.name);
+    for (const int slot : {kQXZero, kQWZero, kQYZero, kQResidualZero}) {
+      if (!given(slot)) continue;
+      const Tensor& zero = g.value(in(slot)).constant;
+      const auto bytes = zero.byte_span();
+      if (std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b != std::byte{0}; }))
+        return fmt::format("'{}' has a zero point that is not 0", node.name);
+    }
+    if (!g.is_constant(in(kQW))) return fmt::format("'{}' multiplies two activations", node.name);
+    if (node.is("pare", "QConv") && g.value(in(kQX)).shape.rank() != 4)
+      return fmt::format("'{}' has one spatial axis", node.name);
+  }
+  return "";
+}
+
+Graph fix_sizes(const Graph& source, std::int64_t batch,
+                const std::vector<std::pair<std::string, Dims>>& given) {
+  Graph graph = source;
+  for (const auto& [input, dims] : given) {
+    const ValueId id = graph.find_value(input);
+    if (id == ValueId::kNone || !graph.is_input(id))
+      throw make_error(ErrorCode::kUsage, "the model has no input '{}'", input).at("--input-shape");
+    if (!graph.value(id).shape.fits(dims))
+      throw make_error(ErrorCode::kUsage, "input '{}' is {}, which {} does not fit", input,
+                       to_string(graph.value(id).shape), to_string(dims));
+    graph.value(id).shape = Shape(dims);
+  }
+  for (const ValueId id : graph.inputs) {
+    Shape& shape = graph.value(id).shape;
+    for (std::size_t i = 0; i < shape.dims.size(); ++i)
+      if (!shape.dims[i].known()) {
+        if (i != 0)
+          throw make_error(ErrorCode::kUsage, "the size of input '{}' {} is open", graph.value(id).name,
+                           to_string(shape))
+              .hint("give it with --input-shape NAME=1x3x224x224");
+        shape.dims[i] = Dim::of(batch);
+      }
+  }
+  for (std::size_t i = 0; i < graph.value_count(); ++i) {
+    Value& value = graph.value(static_cast<ValueId>(i));
+    if (!value.is_constant() && value.producer != NodeId::kNone) value.shape = Shape();
+  }
+  infer_shapes(graph);
+  return graph;
+}
+
+EnginePlan make_plan(const Graph& graph, const PlanOptions& options) {
+  LowerOptions lower;
+  lower.integer = options.integer;
+  Lowered lowered = lower_for_cpu(graph, lower);
+  std::string why;
+  if (options.integer) {
+    why = int8_why_not(*lowered.graph);
+    if (!why.empty()) {
+      lower.integer = false;
+      lowered = lower_for_cpu(graph, lower);
+    }
+  }
+  Graph copy = *lowered.graph;
+  planning::merge_products(copy);
+  planning::Planner planner(std::move(copy), options);
+  EnginePlan plan = planner.run();
+  plan.realized = lowered.realized;
+  for (Realized& row : plan.realized) {
+    if (row.realized.find("kernel") != std::string::npos) continue;
+    row.realized = std::string(name(options.precision)) + " (fake-quantized)";
+    if (!why.empty()) row.why = why;
+  }
+  return plan;
+}
+
+}  // namespace pare

@@ -1,0 +1,171 @@
+// Every tactic of every layer against the reference, with guard bytes around what it may write.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "engine/build/plan_reference.h"
+#include "engine/cuda/compile.h"
+#include "engine/cuda/device.h"
+#include "engine/cuda/tuner.h"
+#include "engine/numeric/convert.h"
+
+namespace pare::cuda {
+namespace {
+
+constexpr std::int64_t kGuard = 512;
+constexpr int kPattern = 0xA5;
+
+Tensor random_values(const PlanTensor& spec, unsigned seed) {
+  Tensor t = Tensor::allocate(spec.dtype, spec.dims);
+  std::mt19937 random(seed);
+  std::vector<float> values(static_cast<std::size_t>(t.size()));
+  const bool real = is_float(spec.dtype);
+  for (float& v : values) {
+    const double u = static_cast<double>(random()) / 4294967296.0 * 2 - 1;
+    v = real ? static_cast<float>(u)
+             : std::floor(static_cast<float>(bits(spec.dtype) == 8 ? u * 100 : (u + 1)));
+  }
+  convert(TensorView{DType::kF32, spec.dims, values.data()}, t.view());
+  return t;
+}
+
+class LayerCheck {
+ public:
+  LayerCheck(const EnginePlan& plan, const PlanLayer& layer)
+      : plan_(plan), layer_(layer), values_(plan.tensors.size()) {
+    unsigned seed = 1;
+    for (const PlanView& view : layer.in)
+      if (view.present()) place(view.tensor, ++seed);
+    for (const PlanView& view : layer.out) place(view.tensor, 0);
+    for (const PlanView& view : layer.in) at_.in.push_back(view.present() ? address(view) : 0);
+    for (const PlanView& view : layer.out) at_.out.push_back(address(view));
+    run_layer_reference(plan, layer, values_);
+  }
+
+  TacticCheck run(Tactic& tactic) {
+    TacticCheck check;
+    check.layer = layer_.name;
+    check.tactic = tactic.name();
+    try {
+      for (const PlanView& view : layer_.out)
+        PARE_CU(cuMemsetD8(block(view.tensor).at(), kPattern,
+                           static_cast<std::size_t>(block(view.tensor).bytes())));
+      const DeviceMemory workspace(std::max<std::int64_t>(tactic.workspace(), 256)),
+          counters(tactic.counters() * 4 + 256);
+      PARE_CU(cuMemsetD8(counters.at(), 0, static_cast<std::size_t>(counters.bytes())));
+      PARE_CU(cuMemsetD8(workspace.at(), kPattern, static_cast<std::size_t>(workspace.bytes())));
+      at_.workspace = workspace.at();
+      at_.counters = counters.at();
+      for (int repeat = 0; repeat < 2; ++repeat)
+        tactic.launch(Device::get().stream(), at_);  // counters must be left zero
+      PARE_CU(cuStreamSynchronize(Device::get().stream()));
+      for (const PlanView& view : layer_.out) compare(view, check);
+    } catch (const Error& error) {
+      check.failed = error.what();
+    }
+    return check;
+  }
+
+ private:
+  DeviceMemory& block(int id) { return blocks_.at(id); }
+  void place(int id, unsigned seed) {
+    if (blocks_.count(id) != 0) return;
+    const PlanTensor& spec = plan_.tensors[static_cast<std::size_t>(id)];
+    DeviceMemory memory(spec.bytes() + 2 * kGuard + 64);
+    if (seed != 0) {
+      if (spec.role == PlanRole::kWeight)
+        values_[static_cast<std::size_t>(id)] = spec.data;
+      else
+        values_[static_cast<std::size_t>(id)] = random_values(spec, seed);
+      if (spec.bytes() > 0)
+        PARE_CU(cuMemcpyHtoD(memory.at() + kGuard, values_[static_cast<std::size_t>(id)].data(),
+                             static_cast<std::size_t>(spec.bytes())));
+    }
+    blocks_.emplace(id, std::move(memory));
+  }
+  CUdeviceptr address(const PlanView& view) {
+    const PlanTensor& spec = plan_.tensors[static_cast<std::size_t>(view.tensor)];
+    return block(view.tensor).at() + kGuard + static_cast<CUdeviceptr>(view.offset * size_of(spec.dtype));
+  }
+  void compare(const PlanView& view, TacticCheck& check) {
+    const PlanTensor& spec = plan_.tensors[static_cast<std::size_t>(view.tensor)];
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(block(view.tensor).bytes()));
+    PARE_CU(cuMemcpyDtoH(bytes.data(), block(view.tensor).at(), bytes.size()));
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      if ((i < kGuard || i >= static_cast<std::size_t>(kGuard + spec.bytes())) && bytes[i] != kPattern)
+        check.guards = false;
+    const Tensor& want = values_[static_cast<std::size_t>(view.tensor)];
+    std::vector<float> a(static_cast<std::size_t>(want.size())), b(a.size());
+    convert(want.view(), TensorView{DType::kF32, want.dims(), a.data()});
+    convert(TensorView{spec.dtype, spec.dims, bytes.data() + kGuard},
+            TensorView{DType::kF32, spec.dims, b.data()});
+    double error = 0, size = 1e-6;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+      const double d = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+      error = std::isnan(d) ? INFINITY : std::max(error, d);
+      if (std::isfinite(a[i])) size = std::max(size, std::fabs(static_cast<double>(a[i])));
+    }
+    check.error = std::max(check.error, error / size);
+  }
+
+  const EnginePlan& plan_;
+  const PlanLayer& layer_;
+  std::vector<Tensor> values_;
+  std::map<int, DeviceMemory> blocks_;
+  Operands at_;
+};
+
+}  // namespace
+
+std::vector<TacticCheck> check_tactics(const EnginePlan& plan) {
+  std::set<std::string> seen;
+  std::vector<const PlanLayer*> layers;
+  std::vector<std::vector<KernelSource>> sources;
+  std::vector<std::string> codes;
+  for (const PlanLayer& layer : plan.layers) {
+    if (!seen.insert(layer_key(plan, layer)).second) continue;
+    std::string why;
+    layers.push_back(&layer);
+    sources.push_back(generated_kernels(plan, layer, why));
+    for (const KernelSource& s : sources.back()) codes.push_back(s.code);
+  }
+  const Compiled compiled =
+      compile_all(codes, "sm_90a", static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  Device::get();
+  std::vector<TacticCheck> checks;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    LayerCheck check(plan, *layers[i]);
+    for (const KernelSource& s : sources[i]) {
+      const auto binary = compiled.binaries.find(source_hash(s.code));
+      if (binary != compiled.binaries.end()) {
+        checks.push_back(check.run(*make_generated(s, binary->second)));
+        continue;
+      }
+      TacticCheck failed;
+      failed.layer = layers[i]->name;
+      failed.tactic = s.tactic;
+      failed.failed = compiled.failed.at(source_hash(s.code));
+      checks.push_back(std::move(failed));
+    }
+    std::string why;
+    try {
+      for (auto& t : lt_tactics(plan, *layers[i], "", 4, why)) checks.push_back(check.run(*t));
+      for (auto& t : split_tactics(plan, *layers[i], "", 2, why)) checks.push_back(check.run(*t));
+      for (auto& t : cudnn_tactics(plan, *layers[i], "", 4, why)) checks.push_back(check.run(*t));
+    } catch (const Error& error) {
+      TacticCheck failed;
+      failed.layer = layers[i]->name;
+      failed.tactic = "library";
+      failed.failed = error.what();
+      checks.push_back(std::move(failed));
+    }
+  }
+  return checks;
+}
+
+}  // namespace pare::cuda

@@ -1,0 +1,98 @@
+#include "engine/cuda/device.h"
+
+namespace pare::cuda {
+namespace {
+
+template <typename F>
+std::string version_of(F read) {
+  try {
+    return read();
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+}  // namespace
+
+Device::Device() {
+  PARE_CU(cuInit(0));
+  CUdevice device = 0;
+  PARE_CU(cuDeviceGet(&device, 0));
+  char name[256] = {};
+  PARE_CU(cuDeviceGetName(name, sizeof name, device));
+  facts_.name = name;
+  const auto attribute = [&](CUdevice_attribute which) {
+    int value = 0;
+    PARE_CU(cuDeviceGetAttribute(&value, which, device));
+    return value;
+  };
+  const int major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+            minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  if (major < 8)
+    throw make_error(ErrorCode::kDevice, "{} has compute capability {}.{}; engines need 8.0", name, major,
+                     minor)
+        .hint("run on the CPU: --device cpu");
+  facts_.architecture = fmt::format("sm_{}{}{}", major, minor, major == 9 ? "a" : "");
+  facts_.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  facts_.l2_bytes = attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+  std::size_t memory = 0;
+  PARE_CU(cuDeviceTotalMem(&memory, device));
+  facts_.memory_bytes = static_cast<std::int64_t>(memory);
+  CUcontext context = nullptr;
+  PARE_CU(cuDevicePrimaryCtxRetain(&context, device));
+  PARE_CU(cuCtxSetCurrent(context));
+  PARE_CU(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+  facts_.versions["driver"] = version_of([] {
+    int v = 0;
+    driver().cuDriverGetVersion(&v);
+    return std::to_string(v);
+  });
+  facts_.versions["nvrtc"] = version_of([] {
+    int a = 0, b = 0;
+    nvrtc().nvrtcVersion(&a, &b);
+    return fmt::format("{}.{}", a, b);
+  });
+  facts_.versions["cublaslt"] = version_of([] { return std::to_string(lt().cublasLtGetVersion()); });
+  facts_.versions["cudnn"] = version_of([] { return std::to_string(cudnn().cudnnGetVersion()); });
+}
+
+Device& Device::get() {
+  static Device* device = new Device;  // never closed: libraries hold the context until exit
+  return *device;
+}
+
+DeviceMemory::DeviceMemory(std::int64_t bytes) : bytes_(bytes) {
+  if (bytes > 0) PARE_CU(cuMemAlloc(&at_, static_cast<std::size_t>(bytes)));
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (at_ != 0) driver().cuMemFree(at_);
+}
+
+DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
+  std::swap(at_, other.at_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+float Event::since(const Event& start) const {
+  PARE_CU(cuEventSynchronize(event_));
+  float ms = 0;
+  PARE_CU(cuEventElapsedTime(&ms, start.event_, event_));
+  return ms;
+}
+
+void CapturedGraph::finish(CUstream stream) {
+  PARE_CU(cuStreamEndCapture(stream, &graph_));
+  PARE_CU(cuGraphInstantiate(&exec_, graph_, 0));
+  std::size_t count = 0;
+  PARE_CU(cuGraphGetNodes(graph_, nullptr, &count));
+  nodes_ = static_cast<int>(count);
+}
+
+CapturedGraph::~CapturedGraph() {
+  if (exec_ != nullptr) driver().cuGraphExecDestroy(exec_);
+  if (graph_ != nullptr) driver().cuGraphDestroy(graph_);
+}
+
+}  // namespace pare::cuda

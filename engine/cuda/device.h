@@ -1,0 +1,86 @@
+// The device that engines run on, and its memory. Opened at the first call; one context (the primary one, so
+// cuBLASLt and cuDNN share it) and one stream.
+#pragma once
+
+#include "engine/build/backend.h"
+#include "engine/cuda/driver.h"
+
+namespace pare::cuda {
+
+class Device {
+ public:
+  static Device& get();  // error kDevice: no driver, no device, too old a device
+  const DeviceFacts& facts() const { return facts_; }
+  CUstream stream() const { return stream_; }
+
+ private:
+  Device();
+  DeviceFacts facts_;
+  CUstream stream_ = nullptr;
+};
+
+// Plain device memory, freed with the object. Never managed memory.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  explicit DeviceMemory(std::int64_t bytes);
+  ~DeviceMemory();
+  DeviceMemory(DeviceMemory&& other) noexcept : at_(other.at_), bytes_(other.bytes_) {
+    other.at_ = 0, other.bytes_ = 0;
+  }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  CUdeviceptr at() const { return at_; }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  CUdeviceptr at_ = 0;
+  std::int64_t bytes_ = 0;
+};
+
+class Event {
+ public:
+  Event() { PARE_CU(cuEventCreate(&event_, CU_EVENT_DEFAULT)); }
+  ~Event() { driver().cuEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record(CUstream stream) { PARE_CU(cuEventRecord(event_, stream)); }
+  // Milliseconds since `start`; waits for both.
+  float since(const Event& start) const;
+
+ private:
+  CUevent event_ = nullptr;
+};
+
+// Work captured once and launched again and again.
+class CapturedGraph {
+ public:
+  template <typename Body>
+  CapturedGraph(CUstream stream, Body&& body) {
+    PARE_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    try {
+      body();
+    } catch (...) {
+      CUgraph broken = nullptr;
+      driver().cuStreamEndCapture(stream, &broken);
+      if (broken != nullptr) driver().cuGraphDestroy(broken);
+      throw;
+    }
+    finish(stream);
+  }
+  ~CapturedGraph();
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+  void launch(CUstream stream) const { PARE_CU(cuGraphLaunch(exec_, stream)); }
+  int nodes() const { return nodes_; }
+
+ private:
+  void finish(CUstream stream);
+  CUgraph graph_ = nullptr;
+  CUgraphExec exec_ = nullptr;
+  int nodes_ = 0;
+};
+
+}  // namespace pare::cuda

@@ -1,0 +1,66 @@
+#include "engine/cuda/tactic.h"
+
+namespace pare::cuda {
+namespace {
+
+class Generated final : public Tactic {
+ public:
+  Generated(const KernelSource& source, const Tensor& binary) : source_(source) {
+    PARE_CU(cuModuleLoadData(&module_, binary.data()));
+    PARE_CU(cuModuleGetFunction(&function_, module_, "kernel"));
+    if (source_.shared_bytes > 0)
+      PARE_CU(cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                 source_.shared_bytes));
+    source_.code.clear();
+  }
+  ~Generated() override {
+    if (module_ != nullptr) driver().cuModuleUnload(module_);
+  }
+  Generated(const Generated&) = delete;
+  Generated& operator=(const Generated&) = delete;
+
+  const std::string& name() const override { return source_.tactic; }
+  std::int64_t workspace() const override { return source_.workspace_bytes; }
+  std::int64_t counters() const override { return source_.counters; }
+
+  void launch(CUstream stream, const Operands& at) override {
+    std::vector<CUdeviceptr> pointers;
+    for (const int i : source_.in) pointers.push_back(at.in[static_cast<std::size_t>(i)]);
+    for (const int i : source_.out) pointers.push_back(at.out[static_cast<std::size_t>(i)]);
+    if (source_.workspace_bytes > 0) pointers.push_back(at.workspace);
+    if (source_.counters > 0) pointers.push_back(at.counters);
+    std::vector<void*> arguments;
+    for (CUdeviceptr& p : pointers) arguments.push_back(&p);
+    // The kernel may start while the one in front of it finishes; prelude()'s await_ holds it back where it
+    // must.
+    CUlaunchAttribute overlap{};
+    overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    overlap.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config{};
+    config.gridDimX = static_cast<unsigned>(source_.grid[0]);
+    config.gridDimY = static_cast<unsigned>(source_.grid[1]);
+    config.gridDimZ = static_cast<unsigned>(source_.grid[2]);
+    config.blockDimX = static_cast<unsigned>(source_.block);
+    config.blockDimY = config.blockDimZ = 1;
+    config.sharedMemBytes = static_cast<unsigned>(source_.shared_bytes);
+    config.hStream = stream;
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+    PARE_CU(cuLaunchKernelEx(&config, function_, arguments.data(), nullptr));
+  }
+
+ private:
+  KernelSource source_;
+  CUmodule module_ = nullptr;
+  CUfunction function_ = nullptr;
+};
+
+}  // namespace
+
+std::string Tactic::realized(const EnginePlan&, const PlanLayer& layer) const { return layer.requested; }
+
+std::unique_ptr<Tactic> make_generated(const KernelSource& source, const Tensor& binary) {
+  return std::make_unique<Generated>(source, binary);
+}
+
+}  // namespace pare::cuda

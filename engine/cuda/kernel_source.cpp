@@ -1,0 +1,205 @@
+#include "engine/cuda/kernel_source.h"
+
+#include <cmath>
+
+#include "engine/base/error.h"
+
+namespace pare::cuda {
+
+const std::string& prelude() {
+  static const std::string text = R"CUDA(
+typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
+typedef signed char i8; typedef unsigned char u8; typedef long long i64; typedef int i32;
+struct F16 { u16 b; }; struct BF16 { u16 b; }; struct E4M3 { u8 b; };
+__device__ __forceinline__ float get_(float v) { return v; }
+__device__ __forceinline__ float get_(F16 v) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.b)); return f; }
+__device__ __forceinline__ float get_(BF16 v) { return __uint_as_float((u32)v.b << 16); }
+__device__ __forceinline__ float get_(i8 v) { return (float)v; }
+__device__ __forceinline__ float get_(u8 v) { return (float)v; }
+__device__ __forceinline__ float get_(i32 v) { return (float)v; }
+__device__ __forceinline__ float get_(i64 v) { return (float)v; }
+__device__ __forceinline__ void put_(float& o, float v) { o = v; }
+__device__ __forceinline__ void put_(F16& o, float v) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(o.b) : "f"(v)); }
+__device__ __forceinline__ void put_(BF16& o, float v) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(o.b) : "f"(v)); }
+__device__ __forceinline__ void put_(i8& o, float v) { o = (i8)(int)v; }
+__device__ __forceinline__ void put_(u8& o, float v) { o = (u8)(int)v; }
+__device__ __forceinline__ void put_(i32& o, float v) { o = (i32)v; }
+__device__ __forceinline__ void put_(i64& o, float v) { o = (i64)v; }
+template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec { T v[N]; };
+template <int N, typename T> __device__ __forceinline__ void load_(float* o, const T* p) {
+  const Vec<T, N> r = *reinterpret_cast<const Vec<T, N>*>(p);
+#pragma unroll
+  for (int i = 0; i < N; ++i) o[i] = get_(r.v[i]);
+}
+template <int N, typename T> __device__ __forceinline__ void store_(T* p, const float* v) {
+  Vec<T, N> r;
+#pragma unroll
+  for (int i = 0; i < N; ++i) put_(r.v[i], v[i]);
+  *reinterpret_cast<Vec<T, N>*>(p) = r;
+}
+__device__ __forceinline__ float clip_(float v, float lo, float hi) { return v < lo ? lo : v > hi ? hi : v; }
+__device__ __forceinline__ float max_(float a, float b) { return a != a || b != b ? a + b : fmaxf(a, b); }
+__device__ __forceinline__ float min_(float a, float b) { return a != a || b != b ? a + b : fminf(a, b); }
+// Abramowitz and Stegun 7.1.26: off by at most 1.5e-7, a third of the instructions of erff.
+__device__ __forceinline__ float erf_(float v) {
+  const float a = fabsf(v), t = __fdividef(1.f, 1.f + 0.3275911f * a);
+  const float p = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
+  return copysignf(1.f - p * __expf(-a * a), v);
+}
+__device__ __forceinline__ float gelu_(float a, float tanh_form) {
+  return tanh_form != 0.f ? 0.5f * a * (1.f + tanhf(0.7978845608f * (a + 0.044715f * a * a * a)))
+                          : 0.5f * a * (1.f + erf_(a * 0.70710678f));
+}
+// A kernel may be launched while the one in front of it still runs: nothing that others write is touched before this.
+__device__ __forceinline__ void await_() {
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+__device__ __forceinline__ float softplus_(float a) { return fmaxf(a, 0.f) + log1pf(expf(-fabsf(a))); }
+)CUDA";
+  return text;
+}
+
+const char* type_word(DType type) {
+  switch (type) {
+    case DType::kF32:
+      return "float";
+    case DType::kF16:
+      return "F16";
+    case DType::kBF16:
+      return "BF16";
+    case DType::kI8:
+      return "i8";
+    case DType::kU8:
+    case DType::kBool:
+      return "u8";
+    case DType::kI32:
+      return "i32";
+    case DType::kI64:
+      return "i64";
+    default:
+      fail(ErrorCode::kUnsupported, "kernels have no type {}", name(type));
+  }
+}
+
+int size_of(DType type) { return bits(type) / 8; }
+
+DType type_of(const EnginePlan& plan, const PlanView& view) {
+  return plan.tensors[static_cast<std::size_t>(view.tensor)].dtype;
+}
+
+std::string number(double value) {
+  if (std::isnan(value)) return "__int_as_float(0x7fc00000)";
+  if (std::isinf(value)) return value > 0 ? "__int_as_float(0x7f800000)" : "__int_as_float(0xff800000)";
+  return fmt::format("{:.9e}f", value);
+}
+
+std::string fill(std::string text, const std::vector<std::pair<std::string, std::string>>& words) {
+  std::string out;
+  out.reserve(text.size() * 2);
+  for (std::size_t i = 0; i < text.size();) {
+    if (text[i] != '$') {
+      out += text[i++];
+      continue;
+    }
+    const std::size_t end = text.find('$', i + 1);
+    PARE_ASSERT(end != std::string::npos);
+    const std::string word = text.substr(i + 1, end - i - 1);
+    bool found = false;
+    for (const auto& [key, value] : words)
+      if (key == word) {
+        out += value;
+        found = true;
+        break;
+      }
+    if (!found) fail(ErrorCode::kInternal, "a kernel text has no value for ${}$", word);
+    i = end + 1;
+  }
+  return out;
+}
+
+std::string parameters(const EnginePlan& plan, const PlanLayer& layer, KernelSource& source) {
+  std::string text;
+  const auto add = [&](const std::string& word) { text += (text.empty() ? "" : ", ") + word; };
+  for (std::size_t i = 0; i < layer.in.size(); ++i) {
+    if (!layer.in[i].present()) continue;
+    source.in.push_back(static_cast<int>(i));
+    add(fmt::format("const {}* __restrict__ in{}", type_word(type_of(plan, layer.in[i])), i));
+  }
+  for (std::size_t i = 0; i < layer.out.size(); ++i) {
+    source.out.push_back(static_cast<int>(i));
+    add(fmt::format("{}* __restrict__ out{}", type_word(type_of(plan, layer.out[i])), i));
+  }
+  if (source.workspace_bytes > 0) add("float* __restrict__ workspace");
+  if (source.counters > 0) add("u32* __restrict__ counters");
+  return text;
+}
+
+std::string activation_code(const Activation& act) {
+  using Kind = Activation::Kind;
+  const auto x = number(static_cast<double>(act.alpha)), y = number(static_cast<double>(act.beta));
+  std::string body;
+  switch (act.kind) {
+    case Kind::kClip:
+      if (std::isinf(act.lo) && std::isinf(act.hi))
+        body = "v";
+      else if (std::isinf(act.hi))
+        body = fmt::format("max_(v, {})", number(static_cast<double>(act.lo)));
+      else
+        body = fmt::format("clip_(v, {}, {})", number(static_cast<double>(act.lo)),
+                           number(static_cast<double>(act.hi)));
+      break;
+    case Kind::kHardSwish:
+      body = "v * clip_(v * 0.16666667f + 0.5f, 0.f, 1.f)";
+      break;
+    case Kind::kHardSigmoid:
+      body = fmt::format("clip_({} * v + {}, 0.f, 1.f)", x, y);
+      break;
+    case Kind::kSigmoid:
+      body = "1.f / (1.f + __expf(-v))";
+      break;
+    case Kind::kSilu:
+      body = "v / (1.f + __expf(-v))";
+      break;
+    case Kind::kGelu:
+      body = "gelu_(v, 0.f)";
+      break;
+    case Kind::kTanh:
+      body = "tanhf(v)";
+      break;
+  }
+  return "__device__ __forceinline__ float activation_(float v) { return " + body + "; }\n";
+}
+
+std::vector<KernelSource> generated_kernels(const EnginePlan& plan, const PlanLayer& layer,
+                                            std::string& why_not) {
+  std::vector<KernelSource> all;
+  const auto take = [&](const char* group, auto make) {
+    std::string why;
+    for (KernelSource& source : make(plan, layer, why)) all.push_back(std::move(source));
+    if (!why.empty()) why_not += fmt::format("\n  {}: {}", group, why);
+  };
+  switch (layer.kind) {
+    case LayerKind::kPointwise:
+      take("pointwise", pointwise_kernels);
+      break;
+    case LayerKind::kRows:
+      take("rows", rows_kernels);
+      break;
+    case LayerKind::kPool:
+      take("pool", pool_kernels);
+      break;
+    case LayerKind::kAttention:
+      take("attention", attention_kernels);
+      break;
+    case LayerKind::kConv:
+    case LayerKind::kGemm:
+      take("mma", mma_kernels);
+      take("depthwise", depthwise_kernels);
+      take("plain", plain_linear_kernels);
+      break;
+  }
+  return all;
+}
+
+}  // namespace pare::cuda

@@ -1,0 +1,63 @@
+// Kernels as text: what a layer of a plan becomes when a kernel is generated for it. All sizes stand in the
+// text as numbers, so equal layers give equal text and are compiled once. Nothing here needs CUDA: the text
+// can be made, compared and (where NVRTC is) compiled without a device.
+//
+// Arithmetic is that of engine/build/plan_reference.h with float32 sums. Arguments of every kernel are
+// pointers: the layer's present inputs in order, its outputs, then the workspace and the counters if it asks
+// for them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/build/engine_plan.h"
+
+namespace pare::cuda {
+
+struct KernelSource {
+  std::string tactic;  // "rows:warp", "gemm:mma_128x64x64_s3", ... unique among the kernels of one layer
+  std::string code;    // with the entry point `kernel`; compiled behind prelude()
+  std::int64_t grid[3] = {1, 1, 1};
+  int block = 256;
+  int shared_bytes = 0;              // dynamic
+  std::int64_t workspace_bytes = 0;  // > 0: an argument behind the outputs
+  std::int64_t counters = 0;         // > 0: a further argument, that many zeroed 32 bit words, left zeroed
+  std::vector<int> in, out;          // which views are arguments
+};
+
+// Types, conversions and the functions that program steps call. Includes nothing.
+const std::string& prelude();
+
+// Each gives the kernels that can run the layer, the likeliest first, or says in `why_not` why there is none.
+std::vector<KernelSource> pointwise_kernels(const EnginePlan& plan, const PlanLayer& layer,
+                                            std::string& why_not);
+std::vector<KernelSource> rows_kernels(const EnginePlan& plan, const PlanLayer& layer, std::string& why_not);
+std::vector<KernelSource> pool_kernels(const EnginePlan& plan, const PlanLayer& layer, std::string& why_not);
+// One thread an output: any convolution or product, slowly. The last resort.
+std::vector<KernelSource> plain_linear_kernels(const EnginePlan& plan, const PlanLayer& layer,
+                                               std::string& why_not);
+std::vector<KernelSource> depthwise_kernels(const EnginePlan& plan, const PlanLayer& layer,
+                                            std::string& why_not);
+// Tensor cores (mma.sync) for products and convolutions of float16, bfloat16 and int8, with the whole
+// epilogue.
+std::vector<KernelSource> mma_kernels(const EnginePlan& plan, const PlanLayer& layer, std::string& why_not);
+std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLayer& layer,
+                                            std::string& why_not);
+// All of them for this layer; why_not quotes each group that gives none.
+std::vector<KernelSource> generated_kernels(const EnginePlan& plan, const PlanLayer& layer,
+                                            std::string& why_not);
+
+// --- for the generators
+const char* type_word(DType type);  // "F16", "float", "i8", ...
+int size_of(DType type);
+DType type_of(const EnginePlan& plan, const PlanView& view);
+std::string number(double value);  // a float literal, infinities and NaN included
+// Replaces each $NAME$ by its text. Error kInternal when one is left.
+std::string fill(std::string text, const std::vector<std::pair<std::string, std::string>>& words);
+// "const F16* __restrict__ in0, ..., float* __restrict__ out0", and the views in order.
+std::string parameters(const EnginePlan& plan, const PlanLayer& layer, KernelSource& source);
+// float activation_(float v): the epilogue's; and float finish_(float v) on 8 bit outputs.
+std::string activation_code(const Activation& act);
+
+}  // namespace pare::cuda

@@ -1,0 +1,409 @@
+#include "engine/cuda/tuner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "engine/base/sha256.h"
+#include "engine/cuda/compile.h"
+#include "engine/cuda/device.h"
+#include "engine/numeric/convert.h"
+
+namespace pare::cuda {
+namespace {
+
+const char* const kArchitecture = "sm_90a";  // kernels are compiled before the device is opened
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::string group_of(const std::string& tactic) { return tactic.substr(0, tactic.find(':')); }
+
+// Memory that a candidate works on: activations once, weights in several copies.
+class Stage {
+ public:
+  Stage(const EnginePlan& plan, const PlanLayer& layer, bool rotate) : plan_(plan), layer_(layer) {
+    std::int64_t weights = 0;
+    for (const PlanView& view : layer.in)
+      if (view.present() && spec(view).role == PlanRole::kWeight) weights += spec(view).bytes();
+    copies_ = 1;
+    if (rotate && weights > 0)
+      copies_ =
+          static_cast<int>(std::clamp<std::int64_t>(3 * Device::get().facts().l2_bytes / weights, 1, 24));
+    for (int c = 0; c < copies_; ++c) {
+      Operands at;
+      for (const PlanView& view : layer.in) at.in.push_back(view.present() ? address(view, c) : 0);
+      for (const PlanView& view : layer.out) at.out.push_back(address(view, 0));
+      operands_.push_back(std::move(at));
+    }
+  }
+  int copies() const { return copies_; }
+  Operands& at(int copy) { return operands_[static_cast<std::size_t>(copy % copies_)]; }
+
+ private:
+  const PlanTensor& spec(const PlanView& view) const {
+    return plan_.tensors[static_cast<std::size_t>(view.tensor)];
+  }
+  CUdeviceptr address(const PlanView& view, int copy) {
+    const PlanTensor& t = spec(view);
+    const auto key = std::make_pair(view.tensor, t.role == PlanRole::kWeight ? copy : 0);
+    auto it = memory_.find(key);
+    if (it == memory_.end()) {
+      DeviceMemory block(std::max<std::int64_t>(t.bytes(), 16) + 256);
+      fill(t, block);
+      it = memory_.emplace(key, std::move(block)).first;
+    }
+    return it->second.at() + static_cast<CUdeviceptr>(view.offset * size_of(t.dtype));
+  }
+  static void fill(const PlanTensor& t, const DeviceMemory& block) {
+    if (t.role == PlanRole::kWeight) {
+      PARE_CU(cuMemcpyHtoD(block.at(), t.data.data(), static_cast<std::size_t>(t.bytes())));
+      return;
+    }
+    if (!is_float(t.dtype) && bits(t.dtype) > 8) {  // indices: all rows 0
+      PARE_CU(cuMemsetD8(block.at(), 0, static_cast<std::size_t>(t.bytes())));
+      return;
+    }
+    const std::int64_t count = std::min<std::int64_t>(element_count(t.dims), 1 << 18);
+    Tensor sample = Tensor::allocate(t.dtype, {count});
+    std::mt19937 random(7);
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& v : values) v = static_cast<float>(static_cast<double>(random()) / 4294967296.0 * 2 - 1);
+    if (is_float(t.dtype)) {
+      if (t.dtype == DType::kF32)
+        std::copy(values.begin(), values.end(), sample.mut<float>());
+      else
+        encode(t.dtype, values.data(), sample.mut<std::byte>(), count);
+    } else {
+      for (std::int64_t i = 0; i < count; ++i)
+        sample.mut<std::int8_t>()[i] = static_cast<std::int8_t>(values[static_cast<std::size_t>(i)] * 100);
+    }
+    for (std::int64_t done = 0; done < t.bytes(); done += sample.bytes())
+      PARE_CU(cuMemcpyHtoD(block.at() + static_cast<CUdeviceptr>(done), sample.data(),
+                           static_cast<std::size_t>(std::min(sample.bytes(), t.bytes() - done))));
+  }
+
+  const EnginePlan& plan_;
+  const PlanLayer& layer_;
+  int copies_ = 1;
+  std::map<std::pair<int, int>, DeviceMemory> memory_;
+  std::vector<Operands> operands_;
+};
+
+struct Candidate {
+  std::unique_ptr<Tactic> tactic;
+  double us = INFINITY;
+  std::string failed;
+};
+
+class LayerTimer {
+ public:
+  LayerTimer(const EnginePlan& plan, const PlanLayer& layer, bool rotate) : stage_(plan, layer, rotate) {}
+
+  void time(std::vector<Candidate>& candidates) {
+    std::int64_t workspace = 256, counters = 0;
+    for (const Candidate& c : candidates) {
+      workspace = std::max(workspace, c.tactic->workspace());
+      counters = std::max(counters, c.tactic->counters());
+    }
+    workspace_ = DeviceMemory(workspace);
+    counters_ = DeviceMemory(counters * 4 + 256);
+    PARE_CU(cuMemsetD8(counters_.at(), 0, static_cast<std::size_t>(counters_.bytes())));
+    for (int c = 0; c < stage_.copies(); ++c) {
+      stage_.at(c).workspace = workspace_.at();
+      stage_.at(c).counters = counters_.at();
+    }
+    double best = INFINITY;
+    for (Candidate& c : candidates) {
+      round(c, std::max(4, stage_.copies()), 1);
+      best = std::min(best, c.us);
+    }
+    for (Candidate& c : candidates)
+      if (c.us <= 1.5 * best) round(c, std::max(20, stage_.copies()), 5);
+  }
+
+ private:
+  void round(Candidate& c, int launches, int repeats) {
+    if (!c.failed.empty()) return;
+    const CUstream stream = Device::get().stream();
+    try {
+      c.tactic->launch(stream, stage_.at(0));  // libraries set themselves up outside of the capture
+      PARE_CU(cuStreamSynchronize(stream));
+      const CapturedGraph graph(stream, [&] {
+        for (int i = 0; i < launches; ++i) c.tactic->launch(stream, stage_.at(i));
+      });
+      graph.launch(stream);
+      std::vector<double> us;
+      for (int i = 0; i < repeats; ++i) {
+        Event begin, end;
+        begin.record(stream);
+        graph.launch(stream);
+        end.record(stream);
+        us.push_back(static_cast<double>(end.since(begin)) * 1000 / launches);
+      }
+      std::sort(us.begin(), us.end());
+      c.us = us[us.size() / 2];
+    } catch (const Error& error) {
+      c.failed = error.what();
+      c.us = INFINITY;
+    }
+  }
+
+  Stage stage_;
+  DeviceMemory workspace_, counters_;
+};
+
+std::unique_ptr<Tactic> library_tactic(const EnginePlan& plan, const PlanLayer& layer,
+                                       const std::string& name, std::string& why) {
+  auto found = group_of(name) == "cublaslt" ? lt_tactics(plan, layer, name, 1, why)
+               : group_of(name) == "split"  ? split_tactics(plan, layer, name, 1, why)
+                                            : cudnn_tactics(plan, layer, name, 1, why);
+  return found.empty() ? nullptr : std::move(found[0]);
+}
+
+bool is_library(const std::string& name) {
+  return group_of(name) == "cublaslt" || group_of(name) == "cudnn" || group_of(name) == "split";
+}
+
+}  // namespace
+
+std::string layer_key(const EnginePlan& plan, const PlanLayer& layer) {
+  std::string text = fmt::format("{} {} {} {}", name(layer.kind), layer.op, layer.epsilon, layer.nan_zero);
+  for (const auto* views : {&layer.in, &layer.out})
+    for (const PlanView& view : *views) {
+      if (!view.present()) {
+        text += " -";
+        continue;
+      }
+      const PlanTensor& t = plan.tensors[static_cast<std::size_t>(view.tensor)];
+      text += fmt::format(" {}{}{}{}{}", name(t.dtype), to_string(view.dims), to_string(view.strides),
+                          view.offset % 64, t.role == PlanRole::kWeight ? "w" : "");
+    }
+  const ConvGeometry& g = layer.conv;
+  text += fmt::format(" c{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}", g.n, g.h, g.w, g.c, g.oh, g.ow,
+                      g.m, g.kh, g.kw, g.group, g.sh, g.sw, g.dh, g.dw, g.top, g.left);
+  const Epilogue& e = layer.epilogue;
+  text += fmt::format(" e{},{},{},{},{},{},{},{}", e.alpha, e.r_scale == 1, e.y_scale == 1,
+                      static_cast<int>(e.act.kind), e.act.lo, e.act.hi, e.act.alpha, e.act.beta);
+  for (const ProgramLeaf& l : layer.program.leaves)
+    text += fmt::format(" l{},{},{},{},{},{},{}", l.input, l.range_axis, l.lo, l.hi, l.index, l.index_stride,
+                        l.index_rows);
+  for (const auto* steps : {&layer.program.steps, &layer.post})
+    for (const ProgramStep& s : *steps) {
+      text += fmt::format(" {} {} {} {} {}", s.op, s.n, s.op == "const" ? 0 : s.x, s.y, s.z);
+      for (const int a : s.args) text += fmt::format(",{}", a);
+    }
+  return hex(sha256(text)).substr(0, 32);
+}
+
+TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
+  TuneReport report;
+  const auto log = [&](const std::string& text) {
+    if (options.log) options.log(text);
+  };
+  const auto allowed = [&](const std::string& tactic) {
+    return options.only.empty() || std::any_of(options.only.begin(), options.only.end(),
+                                               [&](const std::string& p) { return tactic.rfind(p, 0) == 0; });
+  };
+  // Versions and the device belong to the key, but asking the device would open it before the compilers fork.
+  std::string versions;
+  {
+    int a = 0, b = 0;
+    try {
+      nvrtc().nvrtcVersion(&a, &b);
+    } catch (const Error&) {
+    }
+    versions = fmt::format("nvrtc {}.{} ", a, b);
+    try {
+      versions += fmt::format("cublaslt {} ", lt().cublasLtGetVersion());
+    } catch (const Error&) {
+    }
+    try {
+      versions += fmt::format("cudnn {} ", cudnn().cudnnGetVersion());
+    } catch (const Error&) {
+    }
+  }
+  std::string only;
+  for (const std::string& o : options.only) only += o + ",";
+  std::map<std::string, std::vector<std::size_t>> equal;  // key -> layers
+  std::vector<std::string> order;
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+    const std::string key = layer_key(plan, plan.layers[i]) + " " + only + versions + kArchitecture;
+    if (equal.count(key) == 0) order.push_back(key);
+    equal[key].push_back(i);
+  }
+  // Texts of everything that may have to be compiled: all candidates of uncached layers, the chosen one of
+  // the others.
+  std::map<std::string, std::vector<KernelSource>> sources;
+  std::vector<std::string> codes;
+  for (const std::string& key : order) {
+    const PlanLayer& layer = plan.layers[equal[key][0]];
+    const auto* cached = options.cache->find(key);
+    if (cached == nullptr && options.require_cached)
+      throw make_error(ErrorCode::kUnsupported, "layer '{}' is not in the timing cache", layer.name)
+          .hint("build once without --require-cached-tactics");
+    if (cached != nullptr && !cached->empty() && is_library((*cached)[0].tactic)) continue;
+    std::string why;
+    for (KernelSource& s : generated_kernels(plan, layer, why)) {
+      if (cached != nullptr && !cached->empty() && s.tactic != (*cached)[0].tactic) continue;
+      if (cached == nullptr && !allowed(s.tactic)) continue;
+      if (cached == nullptr && s.tactic == "plain" && !sources[key].empty())
+        continue;  // the last resort only
+      if (cached == nullptr && s.tactic == "attention:plain" && !sources[key].empty()) continue;
+      codes.push_back(s.code);
+      sources[key].push_back(std::move(s));
+    }
+    if (!why.empty()) report.declined.push_back(layer.name + ":" + why);
+  }
+  const int jobs =
+      options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const Compiled compiled = compile_all(codes, kArchitecture, jobs);
+  report.compiled = static_cast<int>(compiled.binaries.size());
+  report.compile_seconds = compiled.seconds;
+  for (const auto& [hash, why] : compiled.failed) report.declined.push_back("kernel " + hash + ": " + why);
+  log(fmt::format("{} kernels compiled in {:.1f} s", report.compiled, report.compile_seconds));
+
+  const auto start = std::chrono::steady_clock::now();
+  const bool rotate = plan.weight_bytes > Device::get().facts().l2_bytes / 2;
+  for (const std::string& key : order) {
+    const std::vector<std::size_t>& layers = equal[key];
+    const PlanLayer& first = plan.layers[layers[0]];
+    const auto* cached = options.cache->find(key);
+    std::vector<Candidate> candidates;
+    const auto generated = [&](const KernelSource& s) {
+      const auto binary = compiled.binaries.find(source_hash(s.code));
+      if (binary == compiled.binaries.end()) return;
+      Candidate c;
+      c.tactic = make_generated(s, binary->second);
+      candidates.push_back(std::move(c));
+    };
+    if (cached != nullptr && !cached->empty()) {
+      ++report.from_cache;
+      std::string why;
+      for (const TimingCache::Entry& entry : *cached) {
+        Candidate c;
+        if (is_library(entry.tactic)) {
+          c.tactic = library_tactic(plan, first, entry.tactic, why);
+          if (c.tactic != nullptr) candidates.push_back(std::move(c));
+        } else {
+          for (const KernelSource& s : sources[key])
+            if (s.tactic == entry.tactic) generated(s);
+        }
+        if (candidates.empty()) continue;
+        candidates[0].us = entry.microseconds;
+        break;
+      }
+    } else {
+      for (const KernelSource& s : sources[key]) generated(s);
+      std::string why;
+      if (allowed("cublaslt"))
+        for (auto& t : lt_tactics(plan, first, "", 8, why))
+          candidates.push_back({std::move(t), INFINITY, ""});
+      if (!why.empty()) report.declined.push_back(first.name + ": cublaslt: " + why);
+      why.clear();
+      if (allowed("split"))
+        for (auto& t : split_tactics(plan, first, "", 4, why))
+          candidates.push_back({std::move(t), INFINITY, ""});
+      why.clear();
+      if (allowed("cudnn"))
+        for (auto& t : cudnn_tactics(plan, first, "", 4, why))
+          candidates.push_back({std::move(t), INFINITY, ""});
+      if (!why.empty()) report.declined.push_back(first.name + ": cudnn: " + why);
+      if (!candidates.empty()) {
+        LayerTimer(plan, first, rotate).time(candidates);
+        ++report.timed;
+      }
+      for (const Candidate& c : candidates)
+        if (!c.failed.empty())
+          report.declined.push_back(first.name + ": " + c.tactic->name() + ": " + c.failed);
+      std::stable_sort(candidates.begin(), candidates.end(),
+                       [](const Candidate& a, const Candidate& b) { return a.us < b.us; });
+      while (!candidates.empty() && !std::isfinite(candidates.back().us)) candidates.pop_back();
+      if (candidates.size() > 1) {
+        std::size_t best = 0;
+        for (std::size_t i = 1; i < candidates.size() && candidates[i].us <= candidates[0].us * 1.02; ++i)
+          if (candidates[i].tactic->workspace() < candidates[best].tactic->workspace()) best = i;
+        std::swap(candidates[0], candidates[best]);
+      }
+      std::vector<TimingCache::Entry> entries;
+      for (const Candidate& c : candidates) {
+        if (entries.size() == 8) break;
+        TimingCache::Entry entry;
+        entry.tactic = c.tactic->name();
+        entry.microseconds = c.us;
+        entries.push_back(std::move(entry));
+      }
+      options.cache->put(key, std::move(entries));
+    }
+    if (candidates.empty()) {
+      std::string why;
+      for (const std::string& line : report.declined)
+        if (line.rfind(first.name, 0) == 0) why += "\n  " + line;
+      throw make_error(ErrorCode::kUnsupported, "no tactic runs layer '{}' ({}):{}", first.name,
+                       name(first.kind), why);
+    }
+    const Tactic& winner = *candidates[0].tactic;
+    for (const std::size_t i : layers) {
+      PlanLayer& layer = plan.layers[i];
+      layer.tactic = winner.name();
+      layer.microseconds = candidates[0].us;
+      layer.workspace = winner.workspace();
+      layer.kernels = winner.kernels();
+      layer.realized = winner.realized(plan, layer);
+      if (group_of(winner.name()) == "split") {
+        std::string why;
+        SplitKernel kernel;
+        split_tactics(plan, layer, winner.name(), 1, why, &kernel);
+        plan.binaries[kernel.hash] = kernel.binary;
+      }
+      if (is_library(winner.name())) continue;
+      // Equal layers may still differ in constants of their text (scales): each has its own code.
+      std::string why;
+      for (const KernelSource& s : generated_kernels(plan, layer, why)) {
+        if (s.tactic != winner.name()) continue;
+        const std::string hash = source_hash(s.code);
+        if (plan.binaries.count(hash) != 0) continue;
+        const auto binary = compiled.binaries.find(hash);
+        if (binary != compiled.binaries.end()) {
+          plan.binaries[hash] = binary->second;
+        } else {
+          const std::string code = compile(s.code, kArchitecture);
+          plan.binaries[hash] =
+              Tensor::copy_of(DType::kU8, {static_cast<std::int64_t>(code.size())}, code.data(), code.size());
+          ++report.compiled;
+        }
+      }
+    }
+  }
+  report.timing_seconds = seconds_since(start);
+  return report;
+}
+
+std::unique_ptr<Tactic> chosen_tactic(const EnginePlan& plan, const PlanLayer& layer) {
+  std::string why;
+  if (is_library(layer.tactic)) {
+    auto tactic = library_tactic(plan, layer, layer.tactic, why);
+    if (tactic != nullptr) return tactic;
+  } else {
+    for (const KernelSource& s : generated_kernels(plan, layer, why)) {
+      if (s.tactic != layer.tactic) continue;
+      const auto binary = plan.binaries.find(source_hash(s.code));
+      if (binary != plan.binaries.end()) return make_generated(s, binary->second);
+      const std::string code = compile(s.code, kArchitecture);
+      return make_generated(
+          s, Tensor::copy_of(DType::kU8, {static_cast<std::int64_t>(code.size())}, code.data(), code.size()));
+    }
+  }
+  throw make_error(ErrorCode::kUnsupported,
+                   "layer '{}' was built with tactic '{}', which is not to be had here {}", layer.name,
+                   layer.tactic, why)
+      .hint("build the engine again on this machine");
+}
+
+}  // namespace pare::cuda

@@ -1,0 +1,182 @@
+// A plan computes what its graph does, in as many kernels as it should, in memory that nobody else is using.
+//
+// Tolerance in float32: the plan's reference sums in double and rounds once a layer, the session sums in
+// float32 over at most 1152 products; 60 layers of relative error 2^-24 * sqrt(1152) stay far below 1e-4 (80
+// dB). In float16 each layer rounds its output to 2^-12 relative at most, inputs and weights too; random
+// errors of 60 layers add as squares: 60 * 3 * (2^-12)^2 / 3 gives 54 dB, 45 leaves room for cancellation in
+// residual sums.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "engine/base/error.h"
+#include "engine/build/lower_cpu.h"
+#include "engine/build/make_plan.h"
+#include "engine/build/memory_plan.h"
+#include "engine/build/plan_reference.h"
+#include "engine/build/plan_view.h"
+#include "engine/run/session.h"
+#include "tests/unit/build/networks.h"
+
+namespace pare {
+namespace {
+
+Tensor random_input(const Value& value, unsigned seed) {
+  Tensor t = Tensor::allocate(value.dtype, value.shape.sizes());
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    if (value.dtype == DType::kI64)
+      t.mut<std::int64_t>()[i] = static_cast<std::int64_t>(rng() % 100);
+    else
+      t.mut<float>()[i] = normal(rng);
+  }
+  return t;
+}
+
+double sqnr(const Tensor& want, const Tensor& got) {
+  EXPECT_EQ(want.dims(), got.dims());
+  double signal = 0, noise = 0;
+  for (std::int64_t i = 0; i < want.size(); ++i) {
+    const auto a = static_cast<double>(want.as<float>()[i]), d = a - static_cast<double>(got.as<float>()[i]);
+    signal += a * a;
+    noise += d * d;
+  }
+  return noise == 0 ? 999 : 10 * std::log10(signal / noise);
+}
+
+void expect_same_function(const Graph& graph) {
+  std::vector<Tensor> inputs;
+  for (const ValueId id : graph.inputs) inputs.push_back(random_input(graph.value(id), 3));
+  ThreadPool pool(2);
+  Session session(lower_for_cpu(graph).graph, {&pool, true, false});
+  const Tensor want = session.run(inputs)[0];
+  for (const DType precision : {DType::kF32, DType::kF16}) {
+    PlanOptions options;
+    options.precision = precision;
+    const EnginePlan plan = make_plan(graph, options);
+    EXPECT_GT(sqnr(want, run_plan_reference(plan, inputs)[0]), precision == DType::kF32 ? 80 : 45)
+        << name(precision);
+  }
+}
+
+TEST(EnginePlan, ComputesWhatTheGraphDoes) {
+  {
+    SCOPED_TRACE("resnet50");
+    expect_same_function(test::resnet50());
+  }
+  {
+    SCOPED_TRACE("vit");
+    expect_same_function(test::vit(2));
+  }
+  {
+    SCOPED_TRACE("bert");
+    expect_same_function(test::bert(2, 2));
+  }
+}
+
+int count(const EnginePlan& plan, LayerKind kind) {
+  int n = 0;
+  for (const PlanLayer& layer : plan.layers) n += layer.kind == kind ? 1 : 0;
+  return n;
+}
+
+// The goals are 54, 62 and 64; normalizations are not part of the products in front of them yet.
+TEST(EnginePlan, KernelsOfKnownNetworks) {
+  const EnginePlan resnet = make_plan(test::resnet50());
+  EXPECT_EQ(count_kernels(resnet), 57);  // image, 53 convolutions, two pools, the classifier
+  EXPECT_EQ(count(resnet, LayerKind::kPointwise), 1);
+  const EnginePlan bert = make_plan(test::bert(12, 2));
+  EXPECT_EQ(count_kernels(bert), 1 + 12 * 7);  // embeddings; qkv, attention, out, norm, up, down, norm
+  EXPECT_EQ(count(bert, LayerKind::kAttention), 12);
+  EXPECT_EQ(count(bert, LayerKind::kPointwise), 0);
+  const EnginePlan vit = make_plan(test::vit(12));
+  EXPECT_EQ(count_kernels(vit), 2 + 12 * 7 + 2);  // patches, their product; the last norm is one of 25
+  EXPECT_EQ(count(vit, LayerKind::kAttention), 12);
+}
+
+TEST(EnginePlan, MemoryIsSharedOnlyByValuesOfDifferentTimes) {
+  EnginePlan plan = make_plan(test::resnet50());
+  const std::int64_t apart = plan_memory(plan);
+  EXPECT_LT(plan.arena_bytes, apart / 3);
+  std::vector<std::pair<int, int>> life(plan.tensors.size(), {-1, -1});
+  for (std::size_t l = 0; l < plan.layers.size(); ++l)
+    for (const auto* views : {&plan.layers[l].in, &plan.layers[l].out})
+      for (const PlanView& view : *views) {
+        if (!view.present()) continue;
+        auto& [first, last] = life[static_cast<std::size_t>(view.tensor)];
+        if (first < 0) first = static_cast<int>(l);
+        last = static_cast<int>(l);
+      }
+  int pairs = 0;
+  for (std::size_t a = 0; a < plan.tensors.size(); ++a)
+    for (std::size_t b = a + 1; b < plan.tensors.size(); ++b) {
+      const PlanTensor &x = plan.tensors[a], &y = plan.tensors[b];
+      if (x.role != PlanRole::kActivation || y.role != PlanRole::kActivation) continue;
+      if (life[a].first > life[b].second || life[b].first > life[a].second) continue;
+      ++pairs;
+      EXPECT_TRUE(x.offset + x.bytes() <= y.offset || y.offset + y.bytes() <= x.offset)
+          << x.name << " " << y.name;
+    }
+  EXPECT_GT(pairs, 50);
+}
+
+struct ReshapeCase {
+  Dims dims, strides, to, want;  // want empty: no strides
+};
+TEST(PlanView, Reshape) {
+  const ReshapeCase cases[] = {
+      {{2, 3, 4}, {12, 4, 1}, {6, 4}, {4, 1}},
+      {{2, 3, 4}, {12, 4, 1}, {24}, {1}},
+      {{24}, {1}, {2, 12}, {12, 1}},
+      {{24}, {5}, {2, 12}, {60, 5}},
+      {{2, 3, 4}, {1, 8, 2}, {6, 4}, {}},            // transposed axes do not join
+      {{2, 3, 4}, {100, 4, 1}, {2, 12}, {100, 1}},   // a gap in front stays
+      {{2, 3, 4}, {100, 4, 1}, {24}, {}},            // and cannot be joined
+      {{1, 3, 1, 4}, {0, 4, 0, 1}, {3, 4}, {4, 1}},  // sizes of 1 have no say
+      {{4, 6}, {0, 1}, {2, 2, 6}, {0, 0, 1}},        // broadcast
+      {{4, 6}, {6, 1}, {3, 8}, {8, 1}},
+      {{4, 6}, {7, 1}, {3, 8}, {}},
+  };
+  for (const ReshapeCase& c : cases) {
+    PlanView view{0, c.dims, c.strides, 5};
+    const bool works = view_reshape(view, c.to);
+    EXPECT_EQ(works, !c.want.empty()) << to_string(c.dims) << to_string(c.strides) << to_string(c.to);
+    if (!works) {
+      EXPECT_EQ(view.dims, c.dims);  // left alone
+      continue;
+    }
+    EXPECT_EQ(view.dims, c.to);
+    EXPECT_EQ(view.offset, 5);
+    for (std::size_t i = 0; i < c.to.size(); ++i) {
+      if (c.to[i] == 1) continue;
+      EXPECT_EQ(view.strides[i], c.want[i]) << to_string(c.to);
+    }
+  }
+}
+
+TEST(EnginePlan, SaysWhatItCannotDo) {
+  Graph graph = test::vit(1);
+  for (const NodeId id : graph.nodes())
+    if (graph.node(id).is("Gelu")) graph.node(id).op = "Asinh";
+  try {
+    make_plan(graph);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_NE(std::string(error.what()).find("Asinh"), std::string::npos) << error.what();
+  }
+}
+
+TEST(EnginePlan, OpenSizesAreAskedFor) {
+  Graph graph = test::vit(1);
+  graph.value(graph.inputs[0]).shape.dims[2] = Dim::named("height");
+  EXPECT_THROW(fix_sizes(graph, 1, {}), Error);
+  const Graph fixed = fix_sizes(graph, 1, {{"image", {2, 3, 32, 32}}});
+  EXPECT_TRUE(fixed.value(fixed.outputs[0]).shape.concrete());
+  EXPECT_THROW(fix_sizes(graph, 1, {{"picture", {2, 3, 32, 32}}}), Error);
+}
+
+}  // namespace
+}  // namespace pare

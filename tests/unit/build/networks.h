@@ -1,0 +1,16 @@
+// The shapes of networks that people build engines for, with random weights and an eighth of the usual width
+// (the same layers, so the same kernels): what PyTorch's exporters write for them, after batch normalization
+// was folded.
+#pragma once
+
+#include "engine/ir/graph.h"
+
+namespace pare::test {
+
+Graph resnet50();       // 53 convolutions, image [1,3,64,64]
+Graph vit(int layers);  // packed q/k/v Gemm, class token, image [2,3,32,32] in patches of 16
+Graph bert(
+    int layers,
+    std::int64_t batch);  // three products for q, k, v; keys turned in rank 3, NaN guard; ids [batch,16]
+
+}  // namespace pare::test

@@ -1,0 +1,84 @@
+// Every kind of generated kernel passes NVRTC for the H200 (sm_90a), and equal layers have equal text.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "engine/base/error.h"
+#include "engine/build/make_plan.h"
+#include "engine/cuda/compile.h"
+#include "engine/cuda/driver.h"
+#include "engine/cuda/kernel_source.h"
+#include "tests/unit/build/networks.h"
+
+namespace pare::cuda {
+namespace {
+
+bool have_nvrtc() {
+  try {
+    nvrtc();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// One of each tactic and kind of layer, so that the test takes seconds.
+std::vector<std::string> texts(const Graph& graph, DType precision, std::set<std::string>& seen) {
+  PlanOptions options;
+  options.precision = precision;
+  const EnginePlan plan = make_plan(graph, options);
+  std::vector<std::string> codes;
+  for (const PlanLayer& layer : plan.layers) {
+    std::string why;
+    for (const KernelSource& s : generated_kernels(plan, layer, why)) {
+      EXPECT_GT(s.grid[0] * s.grid[1] * s.grid[2], 0);
+      EXPECT_LE(s.block, 1024);
+      EXPECT_LE(s.shared_bytes, 227 * 1024) << s.tactic;
+      const std::string group = s.tactic.substr(0, s.tactic.find(':'));
+      if (seen.insert(fmt::format("{} {} {} {} {}", name(precision), name(layer.kind), layer.op, group,
+                                  layer.in.size()))
+              .second)
+        codes.push_back(s.code);
+    }
+  }
+  return codes;
+}
+
+TEST(Kernels, PassTheCompiler) {
+  if (!have_nvrtc()) GTEST_SKIP() << "NVRTC is not on this machine";
+  std::vector<std::string> codes;
+  std::set<std::string> seen;
+  for (const DType precision : {DType::kF16, DType::kBF16, DType::kF32})
+    for (const Graph& graph : {test::resnet50(), test::vit(1), test::bert(1, 2)})
+      for (std::string& code : texts(graph, precision, seen)) codes.push_back(std::move(code));
+  const Compiled compiled = compile_all(codes, "sm_90a", 2);
+  for (const auto& [hash, why] : compiled.failed) ADD_FAILURE() << why;
+  EXPECT_GT(compiled.binaries.size(), 15u);
+}
+
+TEST(Kernels, ACompilerErrorIsQuoted) {
+  if (!have_nvrtc()) GTEST_SKIP() << "NVRTC is not on this machine";
+  try {
+    compile("extern \"C\" __global__ void kernel() { unknown_function(); }\n", "sm_90a");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("unknown_function"), std::string::npos);
+  }
+}
+
+TEST(Kernels, EqualLayersHaveEqualText) {
+  const EnginePlan plan = make_plan(test::bert(2, 2));
+  std::set<std::string> codes;
+  int layers = 0;
+  for (const PlanLayer& layer : plan.layers) {
+    if (layer.kind != LayerKind::kAttention) continue;
+    std::string why;
+    codes.insert(generated_kernels(plan, layer, why)[0].code);
+    ++layers;
+  }
+  EXPECT_EQ(layers, 2);
+  EXPECT_EQ(codes.size(), 1u);
+}
+
+}  // namespace
+}  // namespace pare::cuda
