@@ -53,6 +53,7 @@ constexpr StepInfo kSteps[] = {
     {"Softplus", 1, "softplus_(a)"},
     {"Sqrt", 1, "sqrtf(a)"},
     {"Sub", 2, "(a - b)"},
+    {"Swish", 1, "(a / (1.f + expf(-x * a)))"},
     {"Tanh", 1, "tanhf(a)"},
     {"Where", 3, "(a != 0.f ? b : c)"},
 };
@@ -125,6 +126,8 @@ bool step_of_node(const Graph& graph, const Node& node, ProgramStep& step, std::
     step.y = static_cast<double>(node.attr("beta", 0.5f));
   } else if (node.op == "LeakyRelu" || node.op == "Elu") {
     step.x = static_cast<double>(node.attr("alpha", node.op == "Elu" ? 1.0f : 0.01f));
+  } else if (node.op == "Swish") {
+    step.x = static_cast<double>(node.attr("alpha", 1.0f));
   } else if (node.op == "Gelu") {
     step.x = node.attr("approximate", "none") == "tanh" ? 1 : 0;
   }
@@ -184,6 +187,7 @@ float evaluate_step(const ProgramStep& step, const float* args) {
   if (op == "Softplus") return std::max(a, 0.0f) + std::log1p(std::exp(-std::fabs(a)));
   if (op == "Sqrt") return std::sqrt(a);
   if (op == "Sub") return a - b;
+  if (op == "Swish") return a / (1 + std::exp(-x * a));
   if (op == "Tanh") return std::tanh(a);
   if (op == "Where") return a != 0 ? b : c;
   fail(ErrorCode::kInternal, "a program has no step '{}'", op);

@@ -18,40 +18,35 @@
 
 namespace pare::cuda {
 
-#define PARE_DRIVER_FUNCTIONS(F)                                                                            \
-  F(cuInit)                                                                                                 \
-  F(cuDriverGetVersion)                                                                                     \
-  F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetAttribute) F(cuDeviceTotalMem) F(cuDevicePrimaryCtxRetain) \
-      F(cuCtxSetCurrent) F(cuMemAlloc) F(cuMemFree) F(cuMemcpyHtoD) F(cuMemcpyDtoH) F(cuMemcpyHtoDAsync)    \
-          F(cuMemcpyDtoHAsync) F(cuMemcpyDtoD) F(cuMemsetD8) F(cuMemsetD8Async) F(cuMemGetInfo)             \
-              F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamSynchronize) F(cuStreamBeginCapture)           \
-                  F(cuStreamEndCapture) F(cuGraphInstantiate) F(cuGraphLaunch) F(cuGraphDestroy)            \
-                      F(cuGraphExecDestroy) F(cuGraphGetNodes) F(cuEventCreate) F(cuEventDestroy)           \
-                          F(cuEventRecord) F(cuEventSynchronize) F(cuEventElapsedTime) F(cuModuleLoadData)  \
-                              F(cuModuleUnload) F(cuModuleGetFunction) F(cuFuncSetAttribute)                \
-                                  F(cuLaunchKernel) F(cuLaunchKernelEx) F(cuGetErrorString)                 \
-                                      F(cuMemHostAlloc) F(cuMemFreeHost)
+// clang-format off
+#define PARE_DRIVER_FUNCTIONS(F)                                                                   \
+  F(cuInit) F(cuDriverGetVersion) F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetAttribute)        \
+  F(cuDeviceTotalMem) F(cuDevicePrimaryCtxRetain) F(cuCtxSetCurrent) F(cuMemAlloc) F(cuMemFree)    \
+  F(cuMemcpyHtoD) F(cuMemcpyDtoH) F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemsetD8)          \
+  F(cuStreamCreate) F(cuStreamSynchronize) F(cuStreamBeginCapture) F(cuStreamEndCapture)           \
+  F(cuGraphInstantiate) F(cuGraphLaunch) F(cuGraphDestroy) F(cuGraphExecDestroy) F(cuGraphGetNodes) \
+  F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventSynchronize) F(cuEventElapsedTime)  \
+  F(cuModuleLoadData) F(cuModuleUnload) F(cuModuleGetFunction) F(cuFuncSetAttribute)               \
+  F(cuLaunchKernelEx) F(cuGetErrorString)
 
-#define PARE_NVRTC_FUNCTIONS(F)                                                               \
-  F(nvrtcVersion)                                                                             \
-  F(nvrtcCreateProgram)                                                                       \
-  F(nvrtcCompileProgram) F(nvrtcGetProgramLogSize) F(nvrtcGetProgramLog) F(nvrtcGetCUBINSize) \
-      F(nvrtcGetCUBIN) F(nvrtcDestroyProgram) F(nvrtcGetErrorString)
+#define PARE_NVRTC_FUNCTIONS(F)                                                                    \
+  F(nvrtcVersion) F(nvrtcCreateProgram) F(nvrtcCompileProgram) F(nvrtcGetProgramLogSize)           \
+  F(nvrtcGetProgramLog) F(nvrtcGetCUBINSize) F(nvrtcGetCUBIN) F(nvrtcDestroyProgram)               \
+  F(nvrtcGetErrorString)
 
-#define PARE_LT_FUNCTIONS(F)                                                                         \
-  F(cublasLtCreate)                                                                                  \
-  F(cublasLtGetVersion)                                                                              \
-  F(cublasLtMatmul) F(cublasLtMatmulDescCreate) F(cublasLtMatmulDescDestroy)                         \
-      F(cublasLtMatmulDescSetAttribute) F(cublasLtMatrixLayoutCreate) F(cublasLtMatrixLayoutDestroy) \
-          F(cublasLtMatrixLayoutSetAttribute) F(cublasLtMatmulPreferenceCreate)                      \
-              F(cublasLtMatmulPreferenceDestroy) F(cublasLtMatmulPreferenceSetAttribute)             \
-                  F(cublasLtMatmulAlgoGetHeuristic) F(cublasLtMatmulAlgoCheck)
+#define PARE_LT_FUNCTIONS(F)                                                                       \
+  F(cublasLtCreate) F(cublasLtGetVersion) F(cublasLtMatmul) F(cublasLtMatmulDescCreate)            \
+  F(cublasLtMatmulDescDestroy) F(cublasLtMatmulDescSetAttribute) F(cublasLtMatrixLayoutCreate)     \
+  F(cublasLtMatrixLayoutDestroy) F(cublasLtMatrixLayoutSetAttribute)                               \
+  F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceDestroy)                             \
+  F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtMatmulAlgoGetHeuristic)                        \
+  F(cublasLtMatmulAlgoCheck)
 
-#define PARE_CUDNN_FUNCTIONS(F)                                                                              \
-  F(cudnnCreate)                                                                                             \
-  F(cudnnSetStream)                                                                                          \
-  F(cudnnGetVersion) F(cudnnGetErrorString) F(cudnnBackendCreateDescriptor) F(cudnnBackendDestroyDescriptor) \
-      F(cudnnBackendSetAttribute) F(cudnnBackendGetAttribute) F(cudnnBackendFinalize) F(cudnnBackendExecute)
+#define PARE_CUDNN_FUNCTIONS(F)                                                                    \
+  F(cudnnCreate) F(cudnnSetStream) F(cudnnGetVersion) F(cudnnGetErrorString)                       \
+  F(cudnnBackendCreateDescriptor) F(cudnnBackendDestroyDescriptor) F(cudnnBackendSetAttribute)     \
+  F(cudnnBackendGetAttribute) F(cudnnBackendFinalize) F(cudnnBackendExecute)
+// clang-format on
 
 #define PARE_DECLARE(name) decltype(&::name) name = nullptr;
 struct Driver {

@@ -6,7 +6,8 @@ from harness import check, finish, pare
 MAX_LINES, MAX_LINES_OF_ALL, MAX_COLUMNS = 40, 52, 100
 COMMANDS = ['run', 'inspect', 'infer', 'surgeon simplify', 'surgeon extract', 'surgeon set-shape', 'surgeon rename',
             'surgeon prune', 'surgeon convert-precision', 'surgeon strip-weights', 'surgeon restore-weights', 'surgeon diff', 'surgeon externalize',
-            'surgeon convert-opset', 'convert', 'calibrate', 'stats show', 'stats merge', 'quantize', 'eval', 'bench',
+            'surgeon convert-opset', 'convert', 'calibrate', 'stats show', 'stats merge', 'quantize', 'eval', 'build',
+            'bench', 'verify',
             'report', 'recipe list', 'recipe show', 'recipe check', 'recipe schema', 'recipe init', 'ops', 'doctor']
 
 whole = pare('--help')
