@@ -116,7 +116,9 @@ void Planner::peel_transpose(AttentionMatch& m) const {
   const Node* swap = behind == nullptr ? nullptr : producer(behind->in[0], "Transpose");
   const Node* front = swap == nullptr ? nullptr : producer(swap->in[0], "Reshape");
   if (front == nullptr || swap->attr_ints("perm") != std::vector<std::int64_t>{0, 2, 1}) return;
-  const Dims k = sizes(m.k), flat = sizes(swap->in[0]), x = sizes(front->in[0]);
+  const Dims k = sizes(m.k), flat = sizes(swap->in[0]);
+  Dims x = sizes(front->in[0]);
+  if (x.size() == 5 && x[0] == 1) x.erase(x.begin());  // a slice of a packed q, k, v
   if (k.size() != 4 || x.size() != 4 || flat.size() != 3) return;
   if (x[0] != k[0] || x[1] != k[1] || x[2] != k[3] || x[3] != k[2] || flat != Dims({x[0] * x[1], x[2], x[3]}))
     return;
@@ -201,7 +203,8 @@ void Planner::match_attention() {
     }
     if (m.k_transposed) peel_transpose(m);
     const int rank = graph_.value(m.q).shape.rank();
-    if (rank != 4 || graph_.value(m.k).shape.rank() != 4 || graph_.value(m.v).shape.rank() != 4) continue;
+    const int k_rank = graph_.value(m.k).shape.rank();
+    if (rank != 4 || (k_rank != 4 && m.k_transposed) || graph_.value(m.v).shape.rank() != 4) continue;
     for (const NodeId n : taken) {
       classes_[static_cast<std::size_t>(n)] = NodeClass::kTaken;
       m.nodes.push_back(graph_.node(n).name);
@@ -219,6 +222,7 @@ void Planner::emit_attention(const AttentionMatch& m) {
   layer.nan_zero = m.nan_zero;
   const auto operand = [&](ValueId value, bool swap) {
     PlanView view = view_of(value);
+    if (view.dims.size() == 5) view_select(view, 0, 0);
     if (swap) {
       std::swap(view.dims[2], view.dims[3]);
       std::swap(view.strides[2], view.strides[3]);

@@ -145,10 +145,11 @@ bool Planner::emit_patches(NodeId id, PlanLayer& layer, const Tensor& w) {
   if (g.kh == g.sh && g.kw == g.sw && g.top == 0 && g.left == 0 && g.h == g.oh * g.kh && g.w == g.ow * g.kw &&
       g.kh * g.kw * g.c % 16 == 0) {
     if (!blocks(g.kh, g.kw)) return false;
+    view_transpose(view, {0, 1, 2, 5, 3, 4});  // channels outside: rows of the window are rows of the image
     const PlanView patches = copy(view, type, graph_.value(node.in[0]).name + "_patches");
     layer.kind = LayerKind::kGemm;
     const std::int64_t k = g.kh * g.kw * g.c;
-    Tensor packed = pack_conv(w, g.c, false).reshaped({g.m, k});
+    Tensor packed = w.reshaped({g.m, k});
     layer.in = {PlanView{patches.tensor, {1, g.rows(), k}, {0, k, 1}, 0}, {}};
     PlanView weights = whole(plan_, weight(graph_.value(node.in[1]).name, std::move(packed)));
     view_reshape(weights, {1, g.m, k});

@@ -20,6 +20,7 @@ class Generated final : public Tactic {
   Generated& operator=(const Generated&) = delete;
 
   const std::string& name() const override { return source_.tactic; }
+  bool generated() const override { return true; }
   std::int64_t workspace() const override { return source_.workspace_bytes; }
   std::int64_t counters() const override { return source_.counters; }
 
@@ -31,6 +32,8 @@ class Generated final : public Tactic {
     if (source_.counters > 0) pointers.push_back(at.counters);
     std::vector<void*> arguments;
     for (CUdeviceptr& p : pointers) arguments.push_back(&p);
+    std::uint32_t eager = at.eager ? 1 : 0;
+    arguments.push_back(&eager);
     // The kernel may start while the one in front of it finishes; prelude()'s await_ holds it back where it
     // must.
     CUlaunchAttribute overlap{};

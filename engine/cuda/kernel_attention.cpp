@@ -31,7 +31,7 @@ __device__ __forceinline__ float power_(float v) { float r; asm("ex2.approx.ftz.
 
 extern "C" __global__ void __launch_bounds__($THREADS$) kernel($PARAMS$) {
   extern __shared__ __align__(128) u8 memory[];
-  await_();
+  await_(eager);
   constexpr int WARPS = $WARPS$, THREADS = WARPS * 32, BQ = WARPS * 16, BK = $BK$, D = $D$, DP = $DP$, E = $E$, EP = $EP$;
   constexpr int S = $S$, KEYS = $KEYS$, PITCH_D = DP * 2 + 16, PITCH_E = EP * 2 + 16, BLOCKS = (KEYS + BK - 1) / BK;
   constexpr float kScale = $SCALE$, kLog2e = 1.4426950408889634f;
@@ -158,7 +158,7 @@ __device__ __forceinline__ float all_(float v, bool sum, float* part) {
 }
 extern "C" __global__ void __launch_bounds__(128) kernel($PARAMS$) {
   extern __shared__ float p[];
-  await_();
+  await_(eager);
   __shared__ float part[4];
   const i64 s = blockIdx.x, h = blockIdx.y, b = blockIdx.z;
   const auto* q = in0 + b * $QB$ + h * $QH$ + s * $QS$;

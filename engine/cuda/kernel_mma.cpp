@@ -87,7 +87,7 @@ $LOAD_A$
 #pragma unroll
     for (int s = 0; s < STAGES - 1; ++s)
       if (begin + s < end) load(begin + s, s, false, true);
-  await_();
+  await_(eager);
 #pragma unroll
   for (int s = 0; s < STAGES - 1; ++s) {
     if (begin + s < end) load(begin + s, s, true, !$EARLY$);

@@ -234,7 +234,7 @@ std::vector<KernelSource> pointwise_kernels(const EnginePlan& plan, const PlanLa
   source.grid[0] = std::max<std::int64_t>((count + 255) / 256, 1);
   std::string text = "extern \"C\" __global__ void __launch_bounds__(256) kernel(" +
                      parameters(plan, layer, source) + ") {\n";
-  text += "  await_();\n";
+  text += "  await_(eager);\n";
   text += fmt::format("  u32 r = blockIdx.x * 256u + threadIdx.x;\n  if (r >= {}u) return;\n", count);
   for (std::size_t i = code.dims().size(); i-- > 0;) {
     const std::int64_t size = i + 1 == code.dims().size() ? code.dims()[i] / w : code.dims()[i];

@@ -41,7 +41,7 @@ struct Least {{ __device__ float operator()(float a, float b) const {{ return mi
                    std::min(threads, 32), threads);
   t += fmt::format("extern \"C\" __global__ void __launch_bounds__({}) kernel({}) {{\n", block,
                    parameters(plan, layer, source));
-  t += "  __shared__ float shared[32];\n  await_();\n";
+  t += "  __shared__ float shared[32];\n  await_(eager);\n";
   t += fmt::format(
       "  const u32 lane = threadIdx.x % {0}u;\n  const u32 row = blockIdx.x * {1}u + threadIdx.x / {0}u;\n",
       threads, per_block);
@@ -165,7 +165,7 @@ std::vector<KernelSource> pool_kernels(const EnginePlan& plan, const PlanLayer& 
   source.code = fill(R"(
 extern "C" __global__ void __launch_bounds__($BLOCK$) kernel($PARAMS$) {
   __shared__ float part[$SLICES$][$LANES$][$W$ + 1];
-  await_();
+  await_(eager);
   const u32 lane = threadIdx.x % $LANES$u, slice = threadIdx.x / $LANES$u;
   const i64 t = (i64)blockIdx.x * $LANES$ + lane;
   float v[$W$];

@@ -51,8 +51,10 @@ __device__ __forceinline__ float gelu_(float a, float tanh_form) {
                           : 0.5f * a * (1.f + erf_(a * 0.70710678f));
 }
 // A kernel may be launched while the one in front of it still runs: nothing that others write is touched before this.
-__device__ __forceinline__ void await_() {
-  asm volatile("griddepcontrol.launch_dependents;");
+// `eager`: the one behind it is ours too and waits in turn. Libraries start theirs early as well, but not all of them
+// wait, so they are let in only when this kernel is done.
+__device__ __forceinline__ void await_(u32 eager) {
+  if (eager) asm volatile("griddepcontrol.launch_dependents;");
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 __device__ __forceinline__ float softplus_(float a) { return fmaxf(a, 0.f) + log1pf(expf(-fabsf(a))); }
@@ -132,6 +134,7 @@ std::string parameters(const EnginePlan& plan, const PlanLayer& layer, KernelSou
   }
   if (source.workspace_bytes > 0) add("float* __restrict__ workspace");
   if (source.counters > 0) add("u32* __restrict__ counters");
+  add("u32 eager");
   return text;
 }
 

@@ -118,7 +118,7 @@ std::vector<KernelSource> plain_linear_kernels(const EnginePlan& plan, const Pla
   }
   source.code =
       activation_code(layer.epilogue.act) + "extern \"C\" __global__ void __launch_bounds__(256) kernel(" +
-      params + ") {\n  await_();\n" + finish_code(plan, layer, 1) +
+      params + ") {\n  await_(eager);\n" + finish_code(plan, layer, 1) +
       fmt::format(
           "  const i64 t = (i64)blockIdx.x * 256 + threadIdx.x;\n  if (t >= {}) return;\n"
           "  const i64 column = t % {};\n  const i64 row = t / {} % {}, b = t / {};\n  float sum = 0.f;\n",
@@ -152,7 +152,7 @@ std::vector<KernelSource> depthwise_kernels(const EnginePlan& plan, const PlanLa
     const std::string params = parameters(plan, layer, source);
     source.code = activation_code(layer.epilogue.act) + fill(R"(
 extern "C" __global__ void __launch_bounds__(128) kernel($PARAMS$) {
-  await_();
+  await_(eager);
 $FINISH$
   const i64 t = (i64)blockIdx.x * 128 + threadIdx.x;
   if (t >= $TOTAL$) return;

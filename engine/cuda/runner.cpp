@@ -57,6 +57,7 @@ class Runner final : public EngineRunner {
       at.counters = counters_.at();
       operands_.push_back(std::move(at));
     }
+    for (std::size_t i = 0; i + 1 < tactics_.size(); ++i) operands_[i].eager = tactics_[i + 1]->generated();
     launch_all();
     PARE_CU(cuStreamSynchronize(stream_));
     graph_ = std::make_unique<CapturedGraph>(stream_, [&] { launch_all(); });

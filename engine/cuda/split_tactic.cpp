@@ -19,6 +19,7 @@ class Split final : public Tactic {
     Operands in_place;
     in_place.in = {at.out[0]};
     in_place.out = {at.out[0]};
+    in_place.eager = at.eager;
     activation_->launch(stream, in_place);
   }
 

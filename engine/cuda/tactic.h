@@ -15,6 +15,7 @@ namespace pare::cuda {
 struct Operands {
   std::vector<CUdeviceptr> in, out;
   CUdeviceptr workspace = 0, counters = 0;
+  bool eager = false;  // the next launch on the stream is a generated kernel: it may start early
 };
 
 class Tactic {
@@ -24,6 +25,7 @@ class Tactic {
   virtual std::int64_t workspace() const { return 0; }
   virtual std::int64_t counters() const { return 0; }
   virtual int kernels() const { return 1; }
+  virtual bool generated() const { return false; }  // begins with a kernel of ours
   virtual std::string realized(const EnginePlan& plan, const PlanLayer& layer) const;  // what it computes in
   virtual void launch(CUstream stream, const Operands& at) = 0;  // captured into graphs; error kDevice
 };

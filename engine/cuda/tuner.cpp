@@ -118,6 +118,8 @@ class LayerTimer {
     for (int c = 0; c < stage_.copies(); ++c) {
       stage_.at(c).workspace = workspace_.at();
       stage_.at(c).counters = counters_.at();
+      stage_.at(c).eager =
+          true;  // launches of one candidate follow each other: only generated kernels read it
     }
     double best = INFINITY;
     for (Candidate& c : candidates) {
