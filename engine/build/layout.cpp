@@ -1,6 +1,7 @@
 // One walk in order. `twin[v]` is the channels-last value that holds what the plain value v holds. A node
 // that can work channels-last and has a twin among its inputs does so and gives its output a twin; any
-// other node gets plain inputs, made by a ToPlain where only the twin exists.
+// other node gets plain inputs, made by a ToPlain where only the twin exists. A model that keeps its images
+// channels-last and transposes them around its convolutions loses those Transposes.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,6 +18,10 @@ namespace {
 
 // [N,C,H,W] -> [N,H,W,C]: where each plain axis goes.
 constexpr std::array<std::int64_t, 4> kAxisOf = {0, 3, 1, 2};
+
+bool is_transpose(const Node& node, const std::vector<std::int64_t>& perm) {
+  return node.is("Transpose") && node.attr_ints("perm") == perm;
+}
 
 bool is_unary(const Node& node) {
   static const char* const kOps[] = {
@@ -48,6 +53,9 @@ class Assigner {
       if (!graph_.alive(id)) continue;
       if (!visit(id)) make_inputs_plain(id);
     }
+    for (const ValueId plain : bypassed_)
+      if (graph_.users(plain).empty() && !graph_.is_output(plain) && graph_.producer(plain) != NodeId::kNone)
+        graph_.remove_node(graph_.producer(plain));
     for (const ValueId out : std::vector<ValueId>(graph_.outputs)) {
       if (has_plain(out) || !has_twin(out)) continue;
       add_to_plain(out, NodeId::kNone);
@@ -85,10 +93,17 @@ class Assigner {
     const auto it = twins_.find(plain);
     if (it != twins_.end()) return it->second;
     Node node;
-    node.domain = "pare";
-    node.op = "ToChannelsLast";
+    const NodeId from = graph_.producer(plain);
+    if (from != NodeId::kNone && is_transpose(graph_.node(from), {0, 3, 1, 2})) {
+      node.op = "Identity";  // what the Transpose reads is the channels-last value
+      node.in = {graph_.node(from).in[0]};
+      bypassed_.push_back(plain);
+    } else {
+      node.domain = "pare";
+      node.op = "ToChannelsLast";
+      node.in = {plain};
+    }
     node.name = graph_.value(plain).name + "_to_nhwc";
-    node.in = {plain};
     node.out = {new_twin(plain)};
     const ValueId id = node.out[0];
     graph_.insert_before(where, std::move(node));
@@ -147,6 +162,12 @@ class Assigner {
     bool any_twin = false;
     for (const ValueId in : node.in) any_twin = any_twin || (in != ValueId::kNone && has_twin(in));
     if (!any_twin) return false;
+    if (is_transpose(node, {0, 2, 3, 1})) {  // the channels-last value is what it would write
+      graph_.set_input(id, 0, twins_.at(node.in[0]));
+      graph_.node(id).op = "Identity";
+      graph_.node(id).attrs.clear();
+      return true;
+    }
     if (is_unary(node) || is_quantizer(node) || node.is("pare", "QLookup")) return visit_unary(id, node);
     if (node.is("pare", "QAdd")) return visit_code_sum(id, node);
     if (is_binary(node)) return visit_binary(id, node);
@@ -323,6 +344,7 @@ class Assigner {
   std::vector<ValueId>& source_twin_;
   std::map<ValueId, ValueId> twins_;
   std::set<ValueId> captured_;
+  std::vector<ValueId> bypassed_;  // outputs of Transposes that convolutions no longer read
 };
 
 }  // namespace

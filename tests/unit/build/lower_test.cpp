@@ -188,6 +188,57 @@ TEST(LowerForCpu, ActivationsWrittenOutResizeAndTransposedConvolution) {
   }
 }
 
+// Models that keep images channels-last (TensorFlow's) and transpose them around each convolution.
+TEST(LowerForCpu, TransposesAroundConvolutionsGo) {
+  for (const bool read_again : {false, true}) {  // somebody else reads what the first Transpose wrote
+    Graph graph;
+    const auto node = [&](const char* op, std::vector<ValueId> in, std::vector<std::int64_t> perm) {
+      Value v;
+      v.name = op;
+      Node n;
+      n.op = op;
+      n.in = std::move(in);
+      n.out = {graph.add_value(v)};
+      if (!perm.empty()) n.attrs["perm"] = std::move(perm);
+      return graph.node(graph.add_node(n)).out[0];
+    };
+    Value input;
+    input.name = "x";
+    input.dtype = DType::kF32;
+    input.shape = Shape(std::vector<Dim>{Dim::of(2), Dim::of(5), Dim::of(6), Dim::of(3)});
+    const ValueId x = graph.add_value(input);
+    graph.inputs = {x};
+    const ValueId maps = node("Transpose", {x}, {0, 3, 1, 2});
+    const ValueId c = node("Conv", {maps, graph.add_constant("w", random_input({8, 3, 3, 3}, 1))}, {});
+    graph.outputs = {node("Transpose", {c}, {0, 2, 3, 1})};
+    if (read_again) graph.outputs.push_back(node("ReduceMax", {maps}, {}));
+    infer_shapes(graph);
+    const Lowered lowered = lower_for_cpu(graph);
+    std::map<std::string, int> counts = count_ops(*lowered.graph);
+    EXPECT_EQ(counts.count("pare.ToChannelsLast") + counts.count("pare.ToPlain"), 0U);
+    EXPECT_EQ(counts[".Transpose"], read_again ? 1 : 0);
+    ThreadPool pool(2);
+    const Tensor data = random_input({2, 5, 6, 3}, 2);
+    Session fast(lowered.graph, {&pool, true, false}),
+        plain(std::make_shared<Graph>(graph), {&pool, true, false});
+    const std::vector<Tensor> got = fast.run({data}), want = plain.run({data});
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      ASSERT_EQ(got[i].dims(), want[i].dims());
+      expect_close({got[i].as<float>(), got[i].as<float>() + got[i].size()},
+                   {want[i].as<float>(), want[i].as<float>() + want[i].size()});
+    }
+    LowerOptions watched;
+    watched.keep = {maps, c};
+    const Lowered kept = lower_for_cpu(graph, watched);
+    Session tapped(kept.graph, {&pool, true, false});
+    int seen = 0;
+    for (const ValueId id : watched.keep)
+      tapped.watch(kept.find(id), [&](ValueId, const TensorView&) { ++seen; });
+    tapped.run({data});
+    EXPECT_EQ(seen, 2);
+  }
+}
+
 // float16 convolutions and products run in float32, and give what the plain float16 kernels give: sums in
 // another order, rounded once to 11 bits.
 TEST(LowerForCpu, HalvesAreWidened) {
