@@ -39,8 +39,14 @@ std::string to_string(const Dims& dims) {
 
 Tensor Tensor::allocate(DType type, Dims dims) {
   constexpr std::size_t kAlign = 64;
+  // More than any machine here has. Asking for it would mean different things: refusal, an abort under a
+  // sanitizer, or an address that overcommitted memory cannot back.
+  constexpr std::int64_t kMaxBytes = std::int64_t{1} << 38;
   Tensor tensor;
   const std::int64_t bytes = byte_count(type, dims);
+  if (bytes > kMaxBytes)
+    fail(ErrorCode::kDevice, "out of memory: {} {} needs {} bytes, more than a tensor may hold ({})",
+         name(type), to_string(dims), bytes, kMaxBytes);
   if (type == DType::kString) {
     auto strings = std::make_shared<std::vector<std::string>>(static_cast<std::size_t>(element_count(dims)));
     if (strings->empty()) strings->reserve(1);  // no elements, but an address
