@@ -192,7 +192,7 @@ class Lines {
   float* y_;
   std::vector<float> bias_;
   std::vector<std::vector<TapRange>> ranges_;
-  decltype(PARE_SIMD_PICK(gemm_f32_task)) multiply_;
+  void (*multiply_)(const GemmTask&);
 };
 
 void run(const OpCall& call) {
