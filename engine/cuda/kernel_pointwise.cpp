@@ -8,8 +8,7 @@
 namespace pare::cuda {
 
 // Axes are joined where every view walks them as one, never across a range.
-ProgramCode::ProgramCode(const EnginePlan& plan, const PlanLayer& layer, bool keep_last)
-    : plan_(plan), layer_(layer), dims_(layer.program.dims) {
+ProgramCode::ProgramCode(const PlanLayer& layer, bool keep_last) : layer_(layer), dims_(layer.program.dims) {
   for (const ProgramLeaf& leaf : layer.program.leaves)
     strides_.push_back(layer.in[static_cast<std::size_t>(leaf.input)].strides);
   leaf_count_ = strides_.size();
@@ -221,7 +220,7 @@ std::string ProgramCode::store_output(std::size_t o, int w, const std::string& v
 
 std::vector<KernelSource> pointwise_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                             std::string& why_not) {
-  const ProgramCode code(plan, layer, false);
+  const ProgramCode code(layer, false);
   const int w = code.width();
   const std::int64_t count = element_count(code.dims()) / w;
   if (count > 0x7FFFFFFF) {

@@ -122,7 +122,7 @@ struct Least {{ __device__ float operator()(float a, float b) const {{ return mi
 }  // namespace
 
 std::vector<KernelSource> rows_kernels(const EnginePlan& plan, const PlanLayer& layer, std::string& why_not) {
-  const ProgramCode code(plan, layer, true);
+  const ProgramCode code(layer, true);
   const std::int64_t columns = code.dims().back(),
                      rows = element_count(code.dims()) / std::max<std::int64_t>(columns, 1);
   if (columns > 16384 || rows > 0x7FFFFFFF) {

@@ -12,7 +12,7 @@ namespace pare::cuda {
 class ProgramCode {
  public:
   // keep_last: the last axis stays what it is (row kernels).
-  ProgramCode(const EnginePlan& plan, const PlanLayer& layer, bool keep_last);
+  ProgramCode(const PlanLayer& layer, bool keep_last);
 
   const Dims& dims() const { return dims_; }  // collapsed
   int width() const;                          // most neighbours that all outputs can take as one vector
@@ -24,7 +24,6 @@ class ProgramCode {
   std::string place(std::size_t view) const;
   std::string leaf_code(std::size_t number, int w) const;
 
-  const EnginePlan& plan_;
   const PlanLayer& layer_;
   Dims dims_;
   std::vector<Dims> strides_;  // of leaves, then of outputs

@@ -28,7 +28,7 @@ std::string group_of(const std::string& tactic) { return tactic.substr(0, tactic
 // Memory that a candidate works on: activations once, weights in several copies.
 class Stage {
  public:
-  Stage(const EnginePlan& plan, const PlanLayer& layer, bool rotate) : plan_(plan), layer_(layer) {
+  Stage(const EnginePlan& plan, const PlanLayer& layer, bool rotate) : plan_(plan) {
     std::int64_t weights = 0;
     for (const PlanView& view : layer.in)
       if (view.present() && spec(view).role == PlanRole::kWeight) weights += spec(view).bytes();
@@ -90,7 +90,6 @@ class Stage {
   }
 
   const EnginePlan& plan_;
-  const PlanLayer& layer_;
   int copies_ = 1;
   std::map<std::pair<int, int>, DeviceMemory> memory_;
   std::vector<Operands> operands_;
