@@ -33,8 +33,8 @@ bool as_activation(const Graph& graph, const Node& node, Chain& chain) {
   }
   if (node.is("HardSigmoid")) {
     chain.activation = node.op;
-    chain.activation_attrs["alpha"] = node.attr("alpha", 0.2f);
-    chain.activation_attrs["beta"] = node.attr("beta", 0.5f);
+    chain.activation_attrs["activation_alpha"] = node.attr("alpha", 0.2f);
+    chain.activation_attrs["activation_beta"] = node.attr("beta", 0.5f);
     return true;
   }
   if (node.is("Gelu") && node.attr("approximate", "none") == "none") {

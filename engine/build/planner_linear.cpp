@@ -117,10 +117,8 @@ void Planner::finish_linear(const Node& node, PlanLayer& layer, std::int64_t col
     if (residual != ValueId::kNone && input(node, kQResidualScale) != ValueId::kNone)
       e.r_scale = one(kQResidualScale);
     layer.requested = layer.realized = "int8";
-  } else {
-    // A convolution's alpha, and a HardSigmoid's, belong to the activation.
-    if (node.op == "MatMul" && node.attr("activation", "") != "HardSigmoid")
-      e.alpha = node.attr("alpha", 1.0f);
+  } else if (node.op == "MatMul") {
+    e.alpha = node.attr("alpha", 1.0f);
   }
   placed_[out] = whole(plan_, target);
   PlanView view = placed_[out];

@@ -44,8 +44,8 @@ bool read_activation(const Node& node, Activation& activation) {
     activation.kind = Kind::kHardSwish;
   } else if (name == "HardSigmoid") {
     activation.kind = Kind::kHardSigmoid;
-    activation.alpha = node.attr("alpha", 0.2f);
-    activation.beta = node.attr("beta", 0.5f);
+    activation.alpha = node.attr("activation_alpha", 0.2f);
+    activation.beta = node.attr("activation_beta", 0.5f);
   } else if (name == "Sigmoid") {
     activation.kind = Kind::kSigmoid;
   } else if (name == "Silu") {

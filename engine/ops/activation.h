@@ -21,7 +21,8 @@ struct Activation {
 };
 
 // From the attributes of a pare.Conv or pare.MatMul: `activation` is "", Relu, Clip (clip_min, clip_max),
-// HardSwish, HardSigmoid (alpha, beta), Sigmoid, Silu, Gelu (exact) or Tanh. Another name: false.
+// HardSwish, HardSigmoid (activation_alpha, activation_beta: a product has an alpha of its own), Sigmoid,
+// Silu, Gelu (exact) or Tanh. Another name: false.
 bool read_activation(const Node& node, Activation& activation);
 
 }  // namespace pare

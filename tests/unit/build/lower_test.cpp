@@ -188,6 +188,44 @@ TEST(LowerForCpu, ActivationsWrittenOutResizeAndTransposedConvolution) {
   }
 }
 
+// A product has an alpha of its own, which a HardSigmoid's once overwrote (found by fuzzing the executor).
+TEST(LowerForCpu, ActivationsOfProducts) {
+  for (const char* op : {"HardSigmoid", "HardSwish", "Sigmoid", "Tanh", "Relu", "Gelu", "Swish"}) {
+    for (const bool scaled : {false, true}) {
+      Graph graph;
+      const auto value = [&](const char* name) {
+        Value v;
+        v.name = name;
+        return graph.add_value(v);
+      };
+      Value input;
+      input.name = "x";
+      input.dtype = DType::kF32;
+      input.shape = Shape(std::vector<Dim>{Dim::of(3), Dim::of(4)});
+      const ValueId x = graph.add_value(input);
+      graph.inputs = {x};
+      Node product, act;
+      product.op = "Gemm";
+      product.in = {x, graph.add_constant("w", random_input({4, 5}, 1)),
+                    graph.add_constant("b", random_input({5}, 2))};
+      product.out = {value("p")};
+      if (scaled) product.attrs["alpha"] = 0.5f;
+      graph.add_node(product);
+      act.op = op;
+      act.in = {product.out[0]};
+      act.out = {value("y")};
+      if (act.op == "HardSigmoid") act.attrs["alpha"] = 0.3f;
+      graph.add_node(act);
+      graph.outputs = {act.out[0]};
+      infer_shapes(graph);
+      ThreadPool pool(1);
+      const Tensor data = random_input({3, 4}, 3);
+      expect_close(run(lower_for_cpu(graph).graph, data, pool),
+                   run(std::make_shared<Graph>(graph), data, pool));
+    }
+  }
+}
+
 // Models that keep images channels-last (TensorFlow's) and transpose them around each convolution.
 TEST(LowerForCpu, TransposesAroundConvolutionsGo) {
   for (const bool read_again : {false, true}) {  // somebody else reads what the first Transpose wrote
