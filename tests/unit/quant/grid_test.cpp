@@ -1,0 +1,120 @@
+#include "quant/grid.h"
+
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "engine/base/error.h"
+#include "engine/numeric/table.h"
+#include "quant/weight_rows.h"
+
+namespace pare::quant {
+namespace {
+
+std::vector<GridFormat> formats_of_interest() {
+  std::vector<GridFormat> list;
+  const auto add = [&](DType codes, std::int64_t group, bool symmetric = true, DType scales = DType::kF32,
+                       int bits = 0) {
+    GridFormat format;
+    format.codes = codes;
+    format.group = group;
+    format.symmetric = symmetric;
+    format.scales = scales;
+    format.bits = bits;
+    list.push_back(format);
+  };
+  add(DType::kI8, 0);
+  add(DType::kU8, 0, false);
+  add(DType::kI4, 5);
+  add(DType::kU4, 8, false, DType::kBF16);
+  add(DType::kI4, 8, true, DType::kF16, 3);
+  add(DType::kI2, 4);
+  add(DType::kE4M3FN, 0);
+  add(DType::kE5M2, 0);
+  add(DType::kE2M1, 16, true, DType::kE4M3FN);
+  add(DType::kE2M1, 32, true, DType::kE8M0);
+  add(DType::kE4M3FN, 32, true, DType::kE8M0);
+  return list;
+}
+
+std::vector<float> weights(std::int64_t n) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal(0.0f, 0.03f);
+  std::vector<float> w(static_cast<std::size_t>(n));
+  for (float& v : w) v = normal(random);
+  for (int i = 0; i < 33; ++i) w[static_cast<std::size_t>(i)] = 0;  // a group of zeros in every format
+  w[40] = 0.5f;
+  return w;
+}
+
+// Codes on the grid are what QuantizeLinear and DequantizeLinear make of the same scales.
+TEST(Grid, DecodedCodesEqualQuantizeLinear) {
+  ThreadPool pool(2);
+  const RowShape shape{6, 66, 33};
+  const std::vector<float> w = weights(shape.count());
+  for (const GridFormat& format : formats_of_interest()) {
+    SCOPED_TRACE(std::string(name(format.codes)) + " " + name(format.scales));
+    const Grid grid = amax_grid(format, shape, w.data(), pool);
+    ASSERT_EQ(static_cast<std::int64_t>(grid.scales.size()), layout_of(format, shape).scales());
+    std::vector<std::uint8_t> codes(w.size());
+    std::vector<float> decoded(w.size()), expected(w.size());
+    encode(format, shape, grid, w.data(), codes.data(), pool);
+    decode(format, shape, grid, codes.data(), decoded.data(), pool);
+    QuantTarget target;
+    target.type = format.codes;
+    fake_quantize(w.data(), layout_of(format, shape), grid.scales.data(),
+                  grid.zero_points.empty() ? nullptr : grid.zero_points.data(), target, expected.data());
+    if (format.bits == 0) {
+      EXPECT_EQ(decoded, expected);
+    }
+    // Nothing is further from its weight than half a step of the largest binade, but for the clipping of
+    // E8M0's rounding down (values up to twice the largest code).
+    for (std::size_t i = 0; i < w.size(); ++i)
+      EXPECT_LE(std::fabs(decoded[i] - w[i]), 0.5f * std::fabs(w[i]) + 0.3f * 0.5f) << i;
+  }
+}
+
+TEST(Grid, ScalesAreWhatIsWritten) {
+  ThreadPool pool(1);
+  const RowShape shape = RowShape::whole(4, 64);
+  const std::vector<float> w = weights(shape.count());
+  for (const GridFormat& format : formats_of_interest()) {
+    SCOPED_TRACE(std::string(name(format.codes)) + " " + name(format.scales));
+    const Grid grid = amax_grid(format, shape, w.data(), pool);
+    const std::vector<float> written = written_scales(format, grid);
+    for (std::size_t i = 0; i < written.size(); ++i) {
+      const FormatInfo& type = format_info(format.scales);
+      std::uint32_t code = 0;
+      float back = 0;
+      type.encode(&written[i], &code, 1);
+      type.decode(&code, &back, 1);
+      EXPECT_EQ(back, written[i]);
+      EXPECT_EQ(format.scales == DType::kE4M3FN ? back * grid.global : back, grid.scales[i]);
+    }
+  }
+}
+
+TEST(Grid, RefusesNan) {
+  ThreadPool pool(1);
+  const float w[4] = {0, 1, std::nanf(""), 2};
+  EXPECT_THROW(amax_grid(GridFormat{}, RowShape::whole(1, 4), w, pool), Error);
+}
+
+// A convolution's columns are (tap, channel); there and back is the identity.
+TEST(WeightRows, ThereAndBack) {
+  const Dims dims = {4, 3, 2, 2};
+  WeightView view;
+  view.outs = 4, view.ins = 3, view.taps = 4, view.in_stride = 4, view.out_stride = 12;
+  std::vector<float> values(48);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const Tensor weight = Tensor::from(DType::kF32, dims, values);
+  const WeightRows rows = gather_rows(weight, view);
+  EXPECT_EQ(rows.values[1], 4);  // tap 0 of channel 1
+  EXPECT_EQ(rows.values[3], 1);  // tap 1 of channel 0
+  const Tensor back = scatter_rows(rows, view, dims);
+  EXPECT_EQ(std::vector<float>(back.as<float>(), back.as<float>() + 48), values);
+}
+
+}  // namespace
+}  // namespace pare::quant
