@@ -23,6 +23,14 @@ int weight_axis(const Node& node, int rank) {
   return rank - 1;  // MatMul
 }
 
+// Which axis the product sums over: input channels. Blocks of weights lie along it.
+int reduce_axis(const Node& node, int rank) {
+  if (node.is("Conv")) return 1;
+  if (node.is("ConvTranspose")) return 0;
+  if (node.is("Gemm")) return node.attr("transB", std::int64_t{0}) != 0 ? 1 : 0;
+  return rank - 2;  // MatMul
+}
+
 std::string label(const Node& node, const Graph& graph) {
   return node.name.empty() ? graph.value(node.out[0]).name : node.name;
 }
@@ -107,13 +115,19 @@ class Placer {
     return placement_.activations.back();
   }
 
-  void add_weight(ValueId value, NodeId node, int slot, int axis, const Format& format) {
+  void add_weight(ValueId value, NodeId node, int slot, int axis, int reduce, const Format& format) {
     for (WeightSite& site : placement_.weights)
       if (site.value == value && site.axis == axis && site.format.dtype == format.dtype) {
         site.uses.push_back({node, slot});
         return;
       }
-    placement_.weights.push_back({value, {{node, slot}}, axis, format});
+    WeightSite site;
+    site.value = value;
+    site.uses = {{node, slot}};
+    site.axis = axis;
+    site.reduce_axis = reduce;
+    site.format = format;
+    placement_.weights.push_back(std::move(site));
   }
 
   void visit_linear(NodeId id, const Node& node) {
@@ -145,7 +159,7 @@ class Placer {
         Format format = resolved.weights;
         if (slot == 0) format.granularity = Granularity::kTensor;
         const int axis = slot == 0 ? 0 : weight_axis(node, rank);
-        add_weight(in, id, slot, axis, format);
+        add_weight(in, id, slot, axis, slot == 0 ? rank - 1 : reduce_axis(node, rank), format);
       } else if (!weight_only) {
         add_activation(in, id, slot, resolved.activations, fmt::format("input of {}", node.op));
       }

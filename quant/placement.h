@@ -18,14 +18,24 @@ struct ActivationSite {
   std::string rule;         // the placement rule behind it: "input of Conv", "residual of Add"
   bool unit_range = false;  // a Softmax output: (0,1) whatever calibration saw
   SubgraphPath path = {};   // of the graph that value and uses belong to
+  int group = -1;  // sites of one group have one range, so one scale (that of all of them); -1: alone
 };
 
 struct WeightSite {
   ValueId value = ValueId::kNone;  // the constant
-  std::vector<Use> uses;           // several when nodes share it
-  int axis = 0;                    // of the output channels
+  std::vector<Use> uses;           // several when nodes share it: one set of codes for all
+  int axis = 0;                    // of the output channels, in the constant's own dims
   Format format;
   SubgraphPath path = {};
+  int reduce_axis = -1;  // that the product sums over, in the constant's own dims: blocks lie along it
+  int fused = -1;        // index in Placement::fused; -1: alone
+};
+
+// Layers that read one activation and that runtimes fuse into one product (q/k/v, gate/up). A scale for the
+// whole tensor, and the tensor-wide scale of two-level formats, is one for all of their weights.
+struct FusedLayers {
+  std::string kind;                  // "qkv", "gate_up"
+  std::vector<std::size_t> weights;  // indices in Placement::weights
 };
 
 // Bias of a quantized linear node kept as int32 codes with scale sx*sw (target onnxruntime).
@@ -44,6 +54,7 @@ struct Placement {
   std::vector<ActivationSite> activations;
   std::vector<WeightSite> weights;
   std::vector<BiasSite> biases;
+  std::vector<FusedLayers> fused;
   std::vector<Skipped> skipped;
   std::vector<std::string> unmatched;  // sentences about rules that match nothing (rules.h)
 };
