@@ -7,13 +7,12 @@
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
 #include "quant/rules.h"
+#include "quant/share.h"
+#include "quant/target_rules.h"
+#include "quant/value_moving.h"
 
 namespace pare::quant {
 namespace {
-
-bool is_linear(const Node& node) {
-  return node.is("Conv") || node.is("ConvTranspose") || node.is("Gemm") || node.is("MatMul");
-}
 
 // Which axis of the weight counts output channels.
 int weight_axis(const Node& node, int rank) {
@@ -25,6 +24,7 @@ int weight_axis(const Node& node, int rank) {
 
 // Which axis the product sums over: input channels. Blocks of weights lie along it.
 int reduce_axis(const Node& node, int rank) {
+  PARE_ASSERT(rank >= 2);
   if (node.is("Conv")) return 1;
   if (node.is("ConvTranspose")) return 0;
   if (node.is("Gemm")) return node.attr("transB", std::int64_t{0}) != 0 ? 1 : 0;
@@ -37,7 +37,8 @@ std::string label(const Node& node, const Graph& graph) {
 
 class Placer {
  public:
-  Placer(const Graph& graph, const Spec& spec) : graph_(graph), spec_(spec), rules_(spec) {}
+  Placer(const Graph& graph, const Spec& spec, int groups)
+      : graph_(graph), spec_(spec), rules_(spec), groups_(groups) {}
 
   Placement run() {
     measure_depth();
@@ -50,8 +51,13 @@ class Placer {
       if (node.is("Add")) visit_add(id, node);
       if (spec_.target == Target::kOnnxRuntime && node.is("GlobalAveragePool")) visit_pool(id, node);
     }
+    share_codes_with_readers();
+    if (spec_.target == Target::kOnnxRuntime) carry_codes_on(graph_, placement_.activations);
+    if (spec_.target != Target::kPare) groups_ = group_moved_values(graph_, placement_.activations, groups_);
+    group_fused_layers(graph_, spec_.share, placement_);
     return std::move(placement_);
   }
+  int groups() const { return groups_; }  // how many, those of graphs placed before included
 
  private:
   void skip(const Node& node, const std::string& why) {
@@ -59,12 +65,6 @@ class Placer {
   }
 
   bool is_float(ValueId id) const { return graph_.value(id).dtype == DType::kF32; }
-
-  // Computed by a DequantizeLinear already: quantized by whoever made the model.
-  bool is_dequantized(ValueId id) const {
-    const NodeId producer = graph_.producer(id);
-    return producer != NodeId::kNone && graph_.node(producer).is("DequantizeLinear");
-  }
 
   // FP8 kernels multiply in steps of 16 channels or more, so small operators gain nothing; and they are where
   // FP8 hurts most: with one input channel the 3 mantissa bits are not averaged over anything.
@@ -92,7 +92,7 @@ class Placer {
   }
 
   void add_activation(ValueId value, NodeId node, int slot, const Format& format, const std::string& rule) {
-    if (is_dequantized(value)) {
+    if (has_codes(graph_, value)) {
       placement_.skipped.push_back({graph_.value(value).name, "its Q/DQ in the model are kept"});
       return;
     }
@@ -115,19 +115,104 @@ class Placer {
     return placement_.activations.back();
   }
 
-  void add_weight(ValueId value, NodeId node, int slot, int axis, int reduce, const Format& format) {
-    for (WeightSite& site : placement_.weights)
-      if (site.value == value && site.axis == axis && site.format.dtype == format.dtype) {
-        site.uses.push_back({node, slot});
-        return;
-      }
+  // A constant input of a linear node that is to become codes.
+  struct Wanted {
+    WeightSource source;
+    int axis = 0, reduce_axis = 0;  // of the constant
+    Format format;
+  };
+
+  // Nothing for what stays float by itself: scalars and vectors, empty constants.
+  std::optional<Wanted> wanted_weight(NodeId id, const Node& node, int slot, const Format& format) const {
+    std::optional<WeightSource> source = weight_source(graph_, id, slot);
+    if (!source || !format.active()) return std::nullopt;
+    const Value& value = graph_.value(source->value);
+    const int rank = static_cast<int>(source->axes.size());
+    if (rank < 2 || value.constant.size() == 0 || value.dtype != DType::kF32) return std::nullopt;
+    Wanted wanted;
+    wanted.format = format;
+    int axis = weight_axis(node, rank), reduce = reduce_axis(node, rank);
+    if (slot == 0) {
+      // A constant on the left of a product has no output channel that a kernel could scale: one scale.
+      if (wanted.format.granularity == Granularity::kChannel)
+        wanted.format.granularity = Granularity::kTensor;
+      reduce = node.is("Gemm") && node.attr("transA", std::int64_t{0}) != 0 ? 0 : rank - 1;
+      axis = reduce == rank - 1 ? rank - 2 : rank - 1;
+    }
+    wanted.axis = source->axes[static_cast<std::size_t>(axis)];
+    wanted.reduce_axis = source->axes[static_cast<std::size_t>(reduce)];
+    wanted.source = std::move(*source);
+    return wanted;
+  }
+
+  // Why codes that another node has chosen for the same constant cannot serve; "" when they can.
+  std::string why_codes_differ(const Wanted& wanted, bool weight_only) const {
+    for (const WeightSite& site : placement_.weights) {
+      if (site.value != wanted.source.value) continue;
+      const std::string& tensor = graph_.value(site.value).name;
+      const std::string other = label(graph_.node(site.uses.front().node), graph_);
+      if (!(site.format == wanted.format))
+        return fmt::format(
+            "its weight '{}' has codes already, in {} for '{}'; one constant has one set of codes", tensor,
+            to_string(site.format), other);
+      if (site.axis != wanted.axis && !weight_only && site.format.granularity != Granularity::kTensor)
+        return fmt::format(
+            "its weight '{}' has codes already, with the output channels of '{}' along axis {}; here "
+            "they lie along axis {}",
+            tensor, other, site.axis, wanted.axis);
+    }
+    return "";
+  }
+
+  void add_weight(const Wanted& wanted) {
+    for (WeightSite& site : placement_.weights) {
+      if (site.value != wanted.source.value) continue;
+      const Use& use = wanted.source.use;
+      const bool known = std::any_of(site.uses.begin(), site.uses.end(),
+                                     [&](const Use& u) { return u.node == use.node && u.slot == use.slot; });
+      if (!known) site.uses.push_back(use);
+      return;
+    }
     WeightSite site;
-    site.value = value;
-    site.uses = {{node, slot}};
-    site.axis = axis;
-    site.reduce_axis = reduce;
-    site.format = format;
+    site.value = wanted.source.value;
+    site.uses = {wanted.source.use};
+    site.axis = wanted.axis;
+    site.reduce_axis = wanted.reduce_axis;
+    site.format = wanted.format;
     placement_.weights.push_back(std::move(site));
+  }
+
+  // Everybody who reads a constant that has codes reads the codes, or it would be in the file twice.
+  void share_codes_with_readers() {
+    for (WeightSite& site : placement_.weights) {
+      for (const Use& use : graph_.users(site.value)) {
+        const Node& node = graph_.node(use.node);
+        const bool known = std::any_of(site.uses.begin(), site.uses.end(), [&](const Use& u) {
+          return u.node == use.node && u.slot == use.slot;
+        });
+        if (known || node.is("QuantizeLinear")) continue;
+        const Resolved resolved = rules_.resolve(graph_, node);
+        const bool refused = is_linear(node) || node.is("Transpose") || has_subgraph(node) ||
+                             (!resolved.quantize && resolved.why_not.rfind("rule", 0) == 0);
+        if (refused)
+          placement_.notes.push_back(
+              fmt::format("weight '{}' is stored twice, as codes and in float: '{}' reads it "
+                          "in float",
+                          graph_.value(site.value).name, label(node, graph_)));
+        else
+          site.uses.push_back(use);
+      }
+    }
+  }
+
+  // Blocks of weights lie along the axis that the product sums over; TensorRT has them on the last two only.
+  std::string why_blocks_do_not_fit(const Wanted& wanted) const {
+    if (wanted.format.granularity != Granularity::kBlock || spec_.target != Target::kTensorRT) return "";
+    const int rank = static_cast<int>(wanted.source.axes.size());
+    if (wanted.reduce_axis >= rank - 2) return "";
+    return fmt::format(
+        "its blocks would lie along axis {} of {}; TensorRT has blocks along the last two axes only",
+        wanted.reduce_axis, rank);
   }
 
   void visit_linear(NodeId id, const Node& node) {
@@ -138,8 +223,15 @@ class Placer {
                                     pare::name(graph_.value(node.in[0]).dtype),
                                     pare::name(graph_.value(node.in[1]).dtype)));
     const bool conv = node.is("Conv") || node.is("ConvTranspose");
-    if (conv && !graph_.is_constant(node.in[1]) && !is_dequantized(node.in[1]))
-      return skip(node, "its weight is computed at run time");
+    if (conv && !weight_source(graph_, id, 1) && !has_codes(graph_, node.in[1]))
+      return skip(node,
+                  is_captured(graph_, node.in[1])
+                      ? "its weight comes from the graph around; surgery (simplify) makes it the branch's own"
+                      : "its weight is computed at run time");
+    for (int slot = 0; slot < 2; ++slot)
+      if (is_turned_constant(graph_, node.in[static_cast<std::size_t>(slot)]) &&
+          !weight_source(graph_, id, slot))
+        return skip(node, "its weight goes through a Transpose that other operators read in float");
     const bool weight_only = !resolved.activations.active();
     if (spec_.target == Target::kPare && !weight_only && reads_softmax(node) &&
         resolved.activations.symmetric && format_info(resolved.activations.dtype).is_integer())
@@ -147,24 +239,20 @@ class Placer {
                   "its Softmax input lies in (0,1), where half of a symmetric integer grid is unused and "
                   "small weights round to nothing");
     if (const std::string why = too_small_for_fp8(node, resolved); !why.empty()) return skip(node, why);
-    bool any_weight = false;
-    for (int slot = 0; slot < 2; ++slot) {
-      const ValueId in = node.in[static_cast<std::size_t>(slot)];
-      if (graph_.is_constant(in)) {
-        const Value& value = graph_.value(in);
-        const int rank = value.shape.rank();
-        if (!resolved.weights.active() || rank < 2 || value.constant.size() == 0) continue;
-        any_weight = true;
-        // A constant on the left of a MatMul has no output channel that a kernel could scale: one scale.
-        Format format = resolved.weights;
-        if (slot == 0) format.granularity = Granularity::kTensor;
-        const int axis = slot == 0 ? 0 : weight_axis(node, rank);
-        add_weight(in, id, slot, axis, slot == 0 ? rank - 1 : reduce_axis(node, rank), format);
-      } else if (!weight_only) {
-        add_activation(in, id, slot, resolved.activations, fmt::format("input of {}", node.op));
+    std::vector<Wanted> wanted;
+    for (int slot = 0; slot < 2; ++slot)
+      if (std::optional<Wanted> one = wanted_weight(id, node, slot, resolved.weights)) {
+        for (const std::string& why : {why_codes_differ(*one, weight_only), why_blocks_do_not_fit(*one)})
+          if (!why.empty()) return skip(node, why);
+        wanted.push_back(std::move(*one));
       }
+    if (weight_only && wanted.empty()) return skip(node, "no constant weight, and activations stay float");
+    for (const Wanted& one : wanted) add_weight(one);
+    for (int slot = 0; slot < 2; ++slot) {
+      if (weight_only || weight_source(graph_, id, slot)) continue;
+      add_activation(node.in[static_cast<std::size_t>(slot)], id, slot, resolved.activations,
+                     fmt::format("input of {}", node.op));
     }
-    if (weight_only && !any_weight) return skip(node, "no constant weight, and activations stay float");
     quantized_.insert(id);
     if (spec_.target == Target::kOnnxRuntime && !weight_only) visit_onnxruntime_linear(id, node, resolved);
   }
@@ -183,8 +271,15 @@ class Placer {
   }
 
   void add_output(ValueId value, const Format& format, const std::string& op) {
+    const std::vector<Use>& users = graph_.users(value);
+    // The model's own Q stands behind it.
+    if (!graph_.is_output(value) && !users.empty() &&
+        std::all_of(users.begin(), users.end(),
+                    [&](const Use& use) { return graph_.node(use.node).is("QuantizeLinear"); }))
+      return;
     ActivationSite& site = site_of(value, format, fmt::format("output of {}", op));
-    for (const Use& use : graph_.users(value)) {
+    for (const Use& use : users) {
+      if (graph_.node(use.node).is("QuantizeLinear")) continue;
       const bool known = std::any_of(site.uses.begin(), site.uses.end(),
                                      [&](const Use& u) { return u.node == use.node && u.slot == use.slot; });
       if (!known) site.uses.push_back(use);
@@ -252,6 +347,7 @@ class Placer {
   std::map<std::tuple<ValueId, DType, bool>, std::size_t> sites_;
   std::set<NodeId> quantized_;
   std::vector<int> depth_;
+  int groups_ = 0;
 };
 
 }  // namespace
@@ -270,10 +366,24 @@ void append(std::vector<T>& to, std::vector<T>&& from, const SubgraphPath& path)
 
 Placement place(const Graph& graph, const Spec& spec) {
   check(spec);
+  check_target(spec);
+  check_model_for_target(graph, spec.target);
   Placement whole;
+  int groups = 0;
   whole.unmatched = RuleBook(spec).unmatched(graph);
   walk_graphs(graph, [&](const SubgraphPath& path, const Graph& scope) {
-    Placement part = Placer(scope, spec).run();
+    Placer placer(scope, spec, groups);
+    Placement part = placer.run();
+    groups = placer.groups();
+    const int first_fused = static_cast<int>(whole.fused.size());
+    const std::size_t first_weight = whole.weights.size();
+    for (WeightSite& site : part.weights)
+      if (site.fused >= 0) site.fused += first_fused;
+    for (FusedLayers& group : part.fused) {
+      for (std::size_t& weight : group.weights) weight += first_weight;
+      whole.fused.push_back(std::move(group));
+    }
+    for (std::string& note : part.notes) whole.notes.push_back(std::move(note));
     append(whole.activations, std::move(part.activations), path);
     append(whole.weights, std::move(part.weights), path);
     append(whole.biases, std::move(part.biases), path);
@@ -306,9 +416,13 @@ void leave_float(const Graph& graph, Placement& placement, const std::vector<std
     if (gone.count(i) == 0 && (!site.uses.empty() || site.graph_output)) values.push_back(std::move(site));
   }
   std::vector<WeightSite> weights;
+  for (FusedLayers& group : placement.fused) group.weights.clear();
   for (const WeightSite& one : placement.weights) {
     WeightSite site = without(one);
-    if (!site.uses.empty()) weights.push_back(std::move(site));
+    if (site.uses.empty()) continue;
+    if (site.fused >= 0)
+      placement.fused[static_cast<std::size_t>(site.fused)].weights.push_back(weights.size());
+    weights.push_back(std::move(site));
   }
   std::vector<BiasSite> biases;
   for (const BiasSite& site : placement.biases)

@@ -57,12 +57,18 @@ struct Placement {
   std::vector<FusedLayers> fused;
   std::vector<Skipped> skipped;
   std::vector<std::string> unmatched;  // sentences about rules that match nothing (rules.h)
+  std::vector<std::string> notes;      // what else people should know: a weight that is stored twice
 };
 
-// The graph must have shapes. Q/DQ that are in it already are kept and not doubled.
-// A weight and an activation are only quantized together: a node whose activations are left alone keeps
-// its float weights, unless spec.activations is off (weight-only).
-// Subgraphs are placed like the graph around them; their rows carry their path.
+// The graph must have shapes. Q/DQ that are in it already are kept and not doubled, also where operators that
+// only move values stand between them and the reader (value_moving.h). Error kUnsupported for formats that
+// the target cannot hold, and for Q/DQ of the model that it refuses (target_rules.h). A constant that several
+// nodes read, also through Transpose, has one set of codes, which all of them read: the embedding and the
+// head of a language model. A node whose output channels lie along another axis of it, or that a rule gives
+// another format, stays float; with float activations the axis does not matter and it reads along. A weight
+// and an activation are only quantized together: a node whose activations are left alone keeps its float
+// weights, unless spec.activations is off (weight-only). Subgraphs are placed like the graph around them;
+// their rows carry their path.
 Placement place(const Graph& graph, const Spec& spec);
 
 // Leaves float every node that reads one of these activations (by index), with its weights: they go out of

@@ -28,6 +28,7 @@ struct Format {
   bool symmetric = true;
 
   bool active() const { return dtype != DType::kUndefined; }
+  bool operator==(const Format&) const = default;
 };
 std::string to_string(const Format& format);  // "int8, per channel", "float8_e4m3fn, per tensor"
 
@@ -48,9 +49,10 @@ struct Spec {
   Target target = Target::kPare;
   Format weights{DType::kI8, Granularity::kChannel, 0, true};
   Format activations{DType::kI8, Granularity::kTensor, 0, true};
-  std::vector<Rule> rules;       // in order, later wins
-  std::vector<std::string> ops;  // only these operators; {}: all that the target can use
-  std::string method = "auto";   // rtn: amax; search: least squared error; auto: as search
+  std::vector<Rule> rules;         // in order, later wins
+  std::vector<std::string> ops;    // only these operators; {}: all that the target can use
+  std::vector<std::string> share;  // kinds of layers that are fused later: "qkv", "gate_up" (share.h)
+  std::string method = "auto";     // rtn: amax; search: least squared error; auto: as search
 };
 
 // Error kUsage or kUnsupported for what this build cannot do, before any work.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "engine/base/error.h"
 #include "engine/numeric/quantize.h"
@@ -118,7 +119,9 @@ class Searcher {
   QuantTarget target_;
 };
 
-WeightPlan plan_one(const Graph& graph, const WeightSite& site, bool search, ThreadPool& pool) {
+// `shared`: the scale of all the layers that are fused with this one, null when it is alone.
+WeightPlan plan_one(const Graph& graph, const WeightSite& site, bool search, const float* shared,
+                    ThreadPool& pool) {
   const Tensor& weight = graph.value(site.value).constant;
   const Dims& dims = weight.dims();
   const bool per_channel = site.format.granularity == Granularity::kChannel;
@@ -144,7 +147,7 @@ WeightPlan plan_one(const Graph& graph, const WeightSite& site, bool search, Thr
         std::copy_n(w, n, row.values.data());
       }
       const auto i = static_cast<std::size_t>(c);
-      scales[i] = searcher.choose(row);
+      scales[i] = shared != nullptr ? *shared : searcher.choose(row);
       errors[i] = searcher.error(row, scales[i]);
       const double edge = static_cast<double>(scales[i]) * (searcher.largest_code() + 0.5);
       for (const float v : row.values) {
@@ -171,14 +174,40 @@ WeightPlan plan_one(const Graph& graph, const WeightSite& site, bool search, Thr
   return plan;
 }
 
+// One product computes fused layers, so weights with one scale for the tensor have one for all of them: the
+// best for their values together. Nothing for layers whose scales are a channel's or a block's own.
+std::vector<std::optional<float>> scales_of_fused(const Graph& graph, const Placement& placement,
+                                                  bool search) {
+  std::vector<std::optional<float>> scales(placement.fused.size());
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    Row row;
+    DType type = DType::kUndefined;
+    for (const std::size_t w : placement.fused[i].weights) {
+      const WeightSite& site = placement.weights[w];
+      if (site.format.granularity != Granularity::kTensor) continue;
+      const Tensor& weight = subgraph_at(graph, site.path).value(site.value).constant;
+      row.values.insert(row.values.end(), weight.as<float>(), weight.as<float>() + weight.size());
+      type = site.format.dtype;
+    }
+    if (row.values.empty()) continue;
+    row.image.resize(row.values.size());
+    scales[i] = Searcher(type, search).choose(row);
+  }
+  return scales;
+}
+
 }  // namespace
 
 std::vector<WeightPlan> plan_weights(const Graph& graph, const Placement& placement,
                                      const std::string& method, ThreadPool& pool) {
   std::vector<WeightPlan> plans;
+  const std::vector<std::optional<float>> shared = scales_of_fused(graph, placement, method != "rtn");
   for (const WeightSite& site : placement.weights) {
     try {
-      plans.push_back(plan_one(subgraph_at(graph, site.path), site, method != "rtn", pool));
+      const float* scale = site.fused >= 0 && shared[static_cast<std::size_t>(site.fused)]
+                               ? &*shared[static_cast<std::size_t>(site.fused)]
+                               : nullptr;
+      plans.push_back(plan_one(subgraph_at(graph, site.path), site, method != "rtn", scale, pool));
     } catch (Error& error) {
       error.at(fmt::format("weight '{}'", value_label(graph, site.path, site.value)));
       throw;

@@ -71,6 +71,7 @@ void report_outcome(Report& report, const QuantizeOutcome& o) {
   for (std::size_t i = 0; i < o.plan.activations.size(); ++i) report_activation(report, o, i);
   for (const TensorStats& stats : o.stats) warn_about(report, stats);
   for (const std::string& sentence : o.plan.placement.unmatched) report.warnings.push_back(sentence);
+  for (const std::string& sentence : o.plan.placement.notes) report.warnings.push_back(sentence);
   for (const quant::Skipped& skipped : o.plan.placement.skipped)
     report.skipped.push_back({skipped.tensor, skipped.why});
   if (!o.candidates.empty()) {

@@ -127,11 +127,11 @@ quant::Spec quant_spec(const QuantizeSpec& q) {
     spec.rules.push_back(std::move(rule));
   }
   for (const RuleSpec& recipe : q.rules) spec.rules.push_back(rule_of(recipe, spec));
-  if (!q.share.empty() || q.act_order || q.damp)
-    throw make_error(ErrorCode::kUnsupported, "this build has no {}",
-                     !q.share.empty() ? "shared scales of fused layers" : "gptq")
+  spec.share = q.share;
+  if (q.act_order || q.damp)
+    throw make_error(ErrorCode::kUnsupported, "this build has no gptq")
         .at("quantize")
-        .hint("leave share, act_order and damp out");
+        .hint("leave act_order and damp out");
   quant::check(spec);
   return spec;
 }

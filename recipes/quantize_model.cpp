@@ -14,6 +14,7 @@
 #include "engine/run/session.h"
 #include "quant/bias_correction.h"
 #include "quant/smooth.h"
+#include "recipes/group_stats.h"
 
 namespace pare {
 namespace {
@@ -59,8 +60,9 @@ struct Variant {
   Graph graph;
   quant::Placement placement;
   std::vector<quant::WeightPlan> weights;
-  std::vector<const TensorStats*> stats;         // by activation
-  std::vector<std::vector<RangeChoice>> ranges;  // by activation: every method
+  std::vector<const TensorStats*> stats;                        // by activation
+  std::vector<std::shared_ptr<const TensorStats>> group_stats;  // of those that share a range
+  std::vector<std::vector<RangeChoice>> ranges;                 // by activation: every method
 };
 
 // A complete choice, and how it scored.
@@ -167,6 +169,7 @@ class Flow {
             .hint("calibrate this model again, with the same recipe");
       v.stats.push_back(s);
     }
+    join_group_stats(v.placement, v.stats, v.group_stats);
     v.ranges.resize(v.stats.size());
     in_.pool->parallel_for(static_cast<std::int64_t>(v.stats.size()), 1,
                            [&](std::int64_t begin, std::int64_t end) {

@@ -28,6 +28,7 @@ Written write(Target target, const char* scheme) {
 TEST(Audit, PassesWhatWasWritten) {
   for (const Target target : {Target::kPare, Target::kTensorRT, Target::kOnnxRuntime})
     for (const char* scheme : {"int8", "uint8", "fp8"}) {
+      if (target == Target::kTensorRT && std::string(scheme) == "uint8") continue;  // refused: zero points
       const Written w = write(target, scheme);
       const AuditResult result = audit(w.source, w.plan, w.file);
       for (const Mismatch& m : result.mismatches) ADD_FAILURE() << m.tensor << ": " << m.what;
