@@ -1,4 +1,4 @@
-// Smoothing keeps the float function; bias correction removes the mean error.
+// Bias correction removes the mean error.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,7 +6,6 @@
 
 #include "engine/run/session.h"
 #include "quant/bias_correction.h"
-#include "quant/smooth.h"
 #include "tests/unit/quant/build_graph.h"
 
 namespace pare::quant {
@@ -25,48 +24,6 @@ std::vector<float> run(const Graph& graph, const Tensor& x) {
   Session session(std::make_shared<Graph>(graph), {&pool, true, false});
   const Tensor y = session.run({x})[0];
   return {y.as<float>(), y.as<float>() + y.size()};
-}
-
-TEST(Smooth, FindsTheConvBehindARelu) {
-  const Graph graph = test::residual_block();
-  const std::vector<SmoothGroup> groups = find_smooth_groups(graph);
-  // relu1 is read by conv2 alone; relu2 goes into a pool and a Flatten, which are not linear.
-  ASSERT_EQ(groups.size(), 1u);
-  EXPECT_EQ(graph.value(groups[0].value).name, "relu1");
-  EXPECT_EQ(groups[0].channels, 16);
-}
-
-TEST(Smooth, KeepsTheFloatFunction) {
-  Graph graph = test::residual_block();
-  const Tensor x = random_input({3, 8, 6, 6}, 2);
-  const std::vector<float> before = run(graph, x);
-  std::vector<float> s;
-  for (int c = 0; c < 16; ++c) s.push_back(std::exp2(static_cast<float>(c % 7) - 3));
-  apply_smoothing(graph, find_smooth_groups(graph)[0], s);
-  const std::vector<float> after = run(graph, x);
-  // Powers of two move no rounding at all: the same bits.
-  EXPECT_EQ(after, before);
-}
-
-TEST(Smooth, EqualizesOneLoudChannel) {
-  const Graph graph = test::residual_block();
-  const SmoothGroup group = find_smooth_groups(graph)[0];
-  ChannelStats stats{std::vector<double>(16, 1.0), std::vector<double>(16, 0.1)};
-  stats.amax[5] = 50;
-  stats.mean_square[5] = 100;
-  const SmoothChoice choice = choose_smoothing(graph, group, stats, 127);
-  ASSERT_EQ(choice.scales.size(), 16u);
-  EXPECT_GT(choice.predicted_gain_db, 3);
-  EXPECT_GT(choice.scales[5], 2 * choice.scales[4]);
-  // Nothing to gain where all channels and all weights are alike.
-  Graph flat = graph;
-  for (const NodeId id : group.consumers) {
-    Tensor w = flat.value(flat.node(id).in[1]).constant.clone();
-    for (std::int64_t i = 0; i < w.size(); ++i) w.mut<float>()[i] = i % 2 == 0 ? 0.5f : -0.5f;
-    flat.value(flat.node(id).in[1]).constant = w;
-  }
-  const ChannelStats even{std::vector<double>(16, 1.0), std::vector<double>(16, 0.1)};
-  EXPECT_TRUE(choose_smoothing(flat, group, even, 127).scales.empty());
 }
 
 // With ranges far too small nearly everything is clipped, which moves the mean of each output. The
