@@ -1,0 +1,88 @@
+"""What pare makes of a task: one `pare run` a row, one JSON line each, as run_peer.py prints them.
+
+    SHARED=DIR python3 run_pare.py PARE OUT.jsonl [TASK...]    ROWS=text: only rows whose 'format method' holds it
+
+Rows that OUT.jsonl has already are not measured again. The recipe is the one of examples/ with its quantize section and gates replaced. Metrics are of fake quantization.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from tasks import SHARED, append, has, tasks
+
+ACTIVATION_METHODS = ('rtn', 'search', 'auto')
+WEIGHT_METHODS = ('rtn', 'search', 'awq', 'gptq', 'learned', 'auto')
+
+
+def rows():
+    for method in ACTIVATION_METHODS:
+        calibrator = 'minmax' if method == 'rtn' else 'auto'
+        yield 'W8A8 symmetric', method, {'scheme': 'int8', 'activations': {'calibrator': calibrator}}
+        yield 'W8A8 uint8', method, {'scheme': 'uint8', 'activations': {'calibrator': calibrator}}
+        yield 'FP8', method, {'scheme': 'fp8', 'activations': {'calibrator': calibrator}}
+    yield 'W8A8 symmetric', 'smoothquant', {'scheme': 'int8', 'activations': {'calibrator': 'auto'}}
+    yield 'W8A16', 'auto', {'scheme': 'int8', 'activations': {'format': 'int16', 'calibrator': 'auto'}}
+    yield 'W4A8', 'auto', {'scheme': 'w4a8', 'activations': {'calibrator': 'auto'}, 'group_size': 32}
+    for method in WEIGHT_METHODS:
+        yield 'INT8 weights', method, {'scheme': 'int8_weights'}
+        for group in (128, 64, 32):
+            for symmetric in (True, False):
+                if group != 32 and method in ('awq', 'learned'):
+                    continue
+                yield (f'INT4 g{group} {"sym" if symmetric else "asym"}', method,
+                       {'scheme': 'int4', 'group_size': group, 'weights': {'symmetric': symmetric}})
+        for scheme in ('nvfp4', 'mxfp4', 'mxfp8'):
+            yield scheme.upper(), method, {'scheme': scheme}
+    for scheme in ('nvfp4_w4a4', 'mxfp4_w4a4', 'mxfp8_w8a8'):
+        for method in ('rtn', 'auto'):
+            yield scheme, method, {'scheme': scheme}
+    yield 'nvfp4_w4a4', 'low_rank', {'scheme': 'nvfp4_w4a4'}
+
+
+def recipe_of(task, quantize):
+    """The text of the task's recipe with another quantize section, without gates, paths absolute."""
+    folder = os.path.dirname(os.path.abspath(task.recipe))
+    blocks = re.split(r'^(?=\w)', open(task.recipe, encoding='utf-8').read(), flags=re.M)
+    kept = [block for block in blocks if not re.match(r'quantize:|report:', block)]
+    text = ''.join(re.sub(r'^  gates:.*\n(?:    .*\n)*', '', block, flags=re.M) if block.startswith('evaluate:') else block for block in kept)
+    text = re.sub(r'((?:path|labels): )([\w.]+\.(?:onnx|npy))', lambda m: m[1] + os.path.join(folder, m[2]), text)
+    text = re.sub(r'^extends:.*\n', 'surgery: [simplify]\nexport: {model: qdq_onnx}\n', text, flags=re.M)
+    return text + 'quantize: ' + json.dumps({'target': 'pare', **quantize}) + '\nreport: [json]\n'
+
+
+def measure(pare, task, form, method, quantize, place):
+    row = {'task': task.name, 'tool': 'pare', 'format': form, 'method': method, 'metric': task.metric}
+    recipe, folder = os.path.join(place, 'recipe.yaml'), os.path.join(place, 'run')
+    text = recipe_of(task, {**quantize, 'method': method})
+    with open(recipe, 'w', encoding='utf-8') as file:
+        file.write(text)
+    done = subprocess.run([pare, 'run', recipe, '--out', folder, '--force', '--json', '--quiet',
+                           *(['--set', f'SHARED={SHARED}'] if '${SHARED}' in text else [])],
+                          capture_output=True, text=True)
+    try:
+        result = json.loads(done.stdout)
+    except ValueError:
+        return {**row, 'failed': done.stderr.strip()[-200:]}
+    if 'error' in result:
+        return {**row, 'failed': f"{result['error']['message']} ({result['error'].get('where', '')})"}
+    models = [a for a in result['artefacts'] if '.onnx' in a['path']]
+    return {**row, 'value': result['metrics'][task.metric], 'sqnr_db': round(result['metrics']['output_sqnr_db'], 2),
+            'bytes': sum(a['bytes'] for a in models), 'seconds': round(result['seconds'], 1),
+            'peak_mib': result['peak_rss_bytes'] >> 20, 'bits_per_weight': result.get('bits_per_weight')}
+
+
+def main():
+    pare, out, only = sys.argv[1], sys.argv[2], os.environ.get('ROWS', '')
+    version = subprocess.run([pare, '--version'], capture_output=True, text=True).stdout.split('\n')[0]
+    for task in tasks(sys.argv[3:]):
+        for form, method, quantize in rows():
+            if only not in f'{form} {method}' or has(out, task.name, 'pare', form, method):
+                continue
+            with tempfile.TemporaryDirectory() as place:
+                append(out, {**measure(pare, task, form, method, quantize, place), 'version': version})
+
+
+main()
