@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 #include "cli/engine_run.h"
+#include "cli/inspect_checkpoint.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "eval/report_render.h"
@@ -39,14 +40,20 @@ class Inspect final : public Command {
   const char* what() const override { return "what is inside a model"; }
 
   void declare(Args& args) override {
-    args.positional("MODEL", path_, "ONNX file, or an engine that `pare build` wrote", true)
-        .flag("--layers", layers_, "every node with its inputs and outputs")
-        .flag("--verify-data", verify_data_, "read external data and compare it with the model's checksums")
-        .example("pare inspect resnet.onnx --layers");
+    args.positional("MODEL", path_,
+                    "ONNX file, checkpoint folder, .safetensors, or an engine that `pare build` wrote", true)
+        .flag("--layers", layers_, "every node with its inputs and outputs; of a checkpoint, every tensor")
+        .flag("--verify-data", verify_data_,
+              "read external data and compare it with the model's checksums; of a checkpoint, look for NaN "
+              "in all weights")
+        .example("pare inspect resnet.onnx --layers")
+        .example("pare inspect prose-llama");
   }
 
   int run(Context& context) override {
-    if (model_kind(path_) == ModelKind::kEngine) return inspect_engine(context);
+    const ModelKind kind = model_kind(path_);
+    if (kind == ModelKind::kEngine) return inspect_engine(context);
+    if (kind != ModelKind::kOnnx) return inspect_checkpoint(context, path_, layers_, verify_data_);
     const ModelSummary m = inspect_model(path_);
     if (verify_data_) read_onnx(path_, {.infer = false, .verify_data = true});
     fill(m, context.document());

@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
+#include "graphsurgeon/checkpoint/checkpoint.h"
 #include "graphsurgeon/onnx/read.h"
 
 namespace pare {
@@ -51,10 +52,11 @@ Graph load_model(const std::string& path, std::vector<std::string>* warnings) {
   ReadOptions options;
   options.warnings = warnings;
   if (kind == ModelKind::kOnnx) return read_onnx(path, options);
+  if (kind == ModelKind::kCheckpoint) return build_graph(open_checkpoint(path));
   throw make_error(ErrorCode::kUnsupported, "'{}' is a {} model, which this build cannot open as a graph",
                    path, model_kind_name(kind))
       .at(path)
-      .hint("Give an ONNX file.");
+      .hint("Give an ONNX file or a checkpoint folder.");
 }
 
 }  // namespace pare

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/byte_reader.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/limits.h"
@@ -21,7 +22,12 @@ DType dtype_of(const std::string& text, const std::string& tensor) {
   const FormatInfo* rows = formats(count);
   for (int i = 0; i < count; ++i)
     if (rows[i].safetensors != nullptr && text == rows[i].safetensors) return rows[i].dtype;
-  throw make_error(ErrorCode::kUnsupported, "the type {} is not known", text).at("tensor '" + tensor + "'");
+  std::string known = "BOOL";
+  for (int i = 0; i < count; ++i)
+    if (rows[i].safetensors != nullptr) known += std::string(", ") + rows[i].safetensors;
+  throw make_error(ErrorCode::kUnsupported, "the type {} is not known", text)
+      .at("tensor '" + tensor + "'")
+      .hint("known are " + known);
 }
 
 struct Extent {
@@ -41,9 +47,8 @@ std::uint64_t offset_of(const Json& value, const std::string& tensor) {
 
 }  // namespace
 
-std::map<std::string, Tensor> read_safetensors(const std::string& path) {
-  const MappedFile file(path);
-  const std::span<const std::byte> bytes = file.bytes();
+SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                                  const std::string& path) {
   const auto bad = [&](const std::string& what, const std::string& where = "") {
     return make_error(ErrorCode::kBadFile, "{}", what)
         .at(where.empty() ? path : path + ": tensor '" + where + "'");
@@ -58,12 +63,21 @@ std::map<std::string, Tensor> read_safetensors(const std::string& path) {
   const Json header = parse_json(text, path);
   if (!header.is_object()) throw bad("the header is no JSON object");
   const std::span<const std::byte> data = bytes.subspan(sizeof length + static_cast<std::size_t>(length));
-  std::map<std::string, Tensor> tensors;
+  SafetensorsFile result;
+  std::map<std::string, Tensor>& tensors = result.tensors;
   std::vector<Extent> extents;
   for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") continue;
+    if (name == "__metadata__") {
+      if (!entry.is_object()) throw bad("__metadata__ is no JSON object");
+      for (const auto& [key, said] : entry.items())
+        if (said.is_string()) result.metadata[key] = said.get<std::string>();
+      continue;
+    }
+    check_limit(name.size(), limits::kMaxNameBytes, "the length of a tensor's name");
     const DType type = dtype_of(json_string(entry, "dtype", path), name);
     Dims dims;
+    check_limit(json_array(entry, "shape", path).size(), limits::kMaxRank,
+                "the rank of tensor '" + name + "'");
     for (const Json& size : json_array(entry, "shape", path))
       dims.push_back(static_cast<std::int64_t>(std::min<std::uint64_t>(offset_of(size, name), INT64_MAX)));
     const Json& offsets = json_array(entry, "data_offsets", path);
@@ -76,8 +90,9 @@ std::map<std::string, Tensor> read_safetensors(const std::string& path) {
                 name);
     extents.push_back({begin, end, name});
     const std::byte* first = data.data() + begin;
-    const bool aligned = reinterpret_cast<std::uintptr_t>(first) % sizeof(std::int64_t) == 0;
-    const Tensor mapped = Tensor::share(type, dims, first, file.owner());
+    const std::uintptr_t element = std::max(1, bits(type) / 8);
+    const bool aligned = reinterpret_cast<std::uintptr_t>(first) % element == 0;
+    const Tensor mapped = Tensor::share(type, dims, first, owner);
     tensors[name] = aligned ? mapped : mapped.clone();
   }
   std::sort(extents.begin(), extents.end());
@@ -90,7 +105,16 @@ std::map<std::string, Tensor> read_safetensors(const std::string& path) {
     at = extent.end;
   }
   if (at != data.size()) throw bad("bytes at the end belong to no tensor");
-  return tensors;
+  return result;
+}
+
+SafetensorsFile open_safetensors(const std::string& path) {
+  const MappedFile file(path);
+  return parse_safetensors(file.bytes(), file.owner(), path);
+}
+
+std::map<std::string, Tensor> read_safetensors(const std::string& path) {
+  return open_safetensors(path).tensors;
 }
 
 }  // namespace pare

@@ -9,6 +9,7 @@ PARE = os.environ.get('PARE') or sys.exit('set PARE to the program')
 SOURCE = os.environ.get('PARE_SOURCE_DIR') or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FASHION = os.path.join(SOURCE, 'examples', 'fashion')
 RESNET = os.path.join(FASHION, 'resnet.onnx')
+CHECKPOINT = os.path.join(SOURCE, 'tests', 'golden', 'families', 'llama')
 RECIPE = os.path.join(FASHION, 'resnet-int8.yaml')
 KEYS = 'layout=nhwc_to_nchw,scale=1/255,mean=0.2860,std=0.3530'
 CALIBRATION = os.path.join(FASHION, 'fashion_calibration_images.npy')

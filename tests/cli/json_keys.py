@@ -3,12 +3,12 @@ import os
 import re
 import sys
 
-from harness import CALIBRATION, FASHION, KEYS, RECIPE, RESNET, SMALL, SOURCE, TEST_IMAGES, TEST_LABELS, check, finish, pare, workplace
+from harness import CALIBRATION, CHECKPOINT, FASHION, KEYS, RECIPE, RESNET, SMALL, SOURCE, TEST_IMAGES, TEST_LABELS, check, finish, pare, workplace
 
 import numpy
 
 # Only printed when something goes wrong that these runs cannot bring about.
-NEVER_SEEN = {'audit.mismatches[].tensor', 'audit.mismatches[].what', 'left[].node', 'left[].why', 'error.code', 'error.message', 'error.where', 'error.hint'}
+NEVER_SEEN = {'audit.mismatches[].tensor', 'audit.mismatches[].what', 'left[].node', 'left[].why', 'nonfinite[].name', 'nonfinite[].nan', 'nonfinite[].inf', 'error.code', 'error.message', 'error.where', 'error.hint'}
 
 # What only a machine with a GPU prints (scripts/gpu/check runs those commands).
 NEVER_SEEN |= {'engine', 'sha256', 'largest_batch', 'with_copies_ms', 'model', 'model_sha256', 'max_abs', 'sqnr_db', 'cosine', 'passed'}
@@ -56,6 +56,7 @@ def commands(folder):
     yield ['run', RECIPE, '--out', folder + '/dry', '--dry-run']
     yield ['report', folder + '/run']
     yield ['inspect', RESNET, '--layers']
+    yield ['inspect', CHECKPOINT, '--layers', '--verify-data']
     yield ['infer', RESNET, '--input', f'image={folder}/x.npy']
     yield ['surgeon', 'simplify', RESNET, '-o', folder + '/small.onnx']
     yield ['surgeon', 'convert-opset', os.path.join(FASHION, 'vit.onnx'), '--opset', '11', '-o', folder + '/older.onnx']

@@ -324,16 +324,12 @@ TEST_F(ExternalData, OffsetsAndLengthsAreChecked) {
 
 TEST(LoadModel, SaysWhatItCannotOpen) {
   const std::string folder = make_temporary_directory();
-  make_directories(folder + "/checkpoint");
-  std::ofstream(folder + "/checkpoint/config.json") << "{}";
-  std::ofstream(folder + "/m.gguf") << "GGUF and more";
-  for (const char* name : {"/checkpoint", "/m.gguf"}) {
-    try {
-      load_model(folder + name);
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
-    }
+  std::ofstream(folder + "/m.engine") << "PARE and more";
+  try {
+    load_model(folder + "/m.engine");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
   }
   for (const char* name : {"/nothing.onnx", ""}) {
     try {

@@ -1,0 +1,36 @@
+#include "graphsurgeon/checkpoint/checkpoint.h"
+
+#include "engine/base/error.h"
+#include "engine/base/paths.h"
+
+namespace pare {
+
+Checkpoint open_checkpoint(const std::string& path) {
+  Checkpoint checkpoint;
+  checkpoint.path = path;
+  const std::string config = join_path(path, "config.json");
+  if (!is_regular_file(config))
+    throw make_error(ErrorCode::kBadFile, "there is no config.json, which says what the weights are")
+        .at(path)
+        .hint("download it with the weights");
+  checkpoint.config = read_model_config(config);
+  checkpoint.weights = open_safetensors_weights(path);
+  checkpoint.family = find_family(checkpoint.config.model_type);
+  return checkpoint;
+}
+
+const Family& require_family(const Checkpoint& checkpoint) {
+  if (checkpoint.family == nullptr) refuse_family(checkpoint.config, *checkpoint.weights);
+  return *checkpoint.family;
+}
+
+Graph build_graph(const Checkpoint& checkpoint, const BuildOptions& options) {
+  const Family& family = require_family(checkpoint);
+  check_model_config(checkpoint.config);
+  return with_context(fmt::format("building the graph of '{}'", checkpoint.path), [&] {
+    NetBuilder net(checkpoint.config, *checkpoint.weights, options);
+    return family.build(net);
+  });
+}
+
+}  // namespace pare

@@ -1,0 +1,32 @@
+// A checkpoint: config.json with its weights in safetensors files, or one GGUF file. Opening reads headers
+// only.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/ir/graph.h"
+#include "graphsurgeon/checkpoint/config.h"
+#include "graphsurgeon/checkpoint/weights.h"
+#include "graphsurgeon/families/family.h"
+
+namespace pare {
+
+struct Checkpoint {
+  std::string path;
+  ModelConfig config;
+  const Family* family = nullptr;  // nullptr: not known
+  std::shared_ptr<const WeightStore> weights;
+};
+
+// A folder with config.json, or a GGUF file. Errors: those of weights.h and config.h. An unknown family is
+// none here: require_family() says it.
+Checkpoint open_checkpoint(const std::string& path);
+const Family& require_family(const Checkpoint& checkpoint);
+
+// Errors: an unknown family; weights that are not those of the config; NaN in them (builder.h).
+Graph build_graph(const Checkpoint& checkpoint, const BuildOptions& options = {});
+
+}  // namespace pare

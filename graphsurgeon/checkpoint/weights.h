@@ -1,0 +1,51 @@
+// The weights of a checkpoint by name, whatever files they are in. Nothing is read before it is asked for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/tensor.h"
+
+namespace pare {
+
+class WeightStore {
+ public:
+  struct Entry {
+    std::string name;  // as the model's family names it
+    std::string type;  // "bfloat16"; GGUF: "Q4_1"
+    Dims dims;
+    std::int64_t bytes = 0;  // in the file
+    std::string file;        // without its folder
+  };
+
+  virtual ~WeightStore() = default;
+  const std::vector<Entry>& entries() const { return entries_; }  // sorted by name
+  const Entry* find(const std::string& name) const;               // nullptr when there is none
+
+  // The tensor as it is stored, mapped; of types that are no element type (GGUF's blocks) the values in
+  // float32, in memory. Error kBadFile when there is none of that name.
+  virtual Tensor get(const std::string& name) const = 0;
+
+  std::int64_t bytes() const;       // of all entries
+  std::int64_t parameters() const;  // elements of all entries
+
+ protected:
+  std::vector<Entry> entries_;
+};
+
+// A .safetensors file, or a folder with model.safetensors, or shards with an index. Errors, kBadFile with
+// the file and tensor: those of safetensors.h; an index that names a file which is missing, lies outside of
+// the folder, or does not hold the tensor (with the file that does); without an index: shards 'i of N' that
+// are not all there, a tensor in two files.
+std::unique_ptr<WeightStore> open_safetensors_weights(const std::string& path);
+
+struct NonfiniteWeights {
+  std::string name;
+  std::int64_t nan = 0, inf = 0;
+};
+// Reads every float tensor; those with NaN or infinities, by name.
+std::vector<NonfiniteWeights> find_nonfinite(const WeightStore& store);
+
+}  // namespace pare

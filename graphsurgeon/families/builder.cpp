@@ -1,0 +1,334 @@
+#include "graphsurgeon/families/builder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/ir/schema.h"
+#include "engine/numeric/convert.h"
+
+namespace pare {
+namespace {
+
+constexpr int kOpset = 23;  // of RMSNormalization, RotaryEmbedding and Attention
+
+// to[c][r] = float(from[r][c]), in blocks that fit the cache.
+Tensor transposed_floats(const Tensor& from) {
+  const std::int64_t rows = from.dims()[0], columns = from.dims()[1], step = 64;
+  Tensor to = Tensor::allocate(DType::kF32, {columns, rows});
+  auto* out = to.mut<float>();
+  const auto* bytes = from.as<std::byte>();
+  std::vector<float> block(static_cast<std::size_t>(step * step));
+  for (std::int64_t r = 0; r < rows; r += step)
+    for (std::int64_t c = 0; c < columns; c += step) {
+      const std::int64_t m = std::min(step, rows - r), n = std::min(step, columns - c);
+      for (std::int64_t i = 0; i < m; ++i)
+        decode(from.dtype(), bytes + ((r + i) * columns + c) * bits(from.dtype()) / 8,
+               block.data() + i * step, n);
+      for (std::int64_t j = 0; j < n; ++j)
+        for (std::int64_t i = 0; i < m; ++i)
+          out[(c + j) * rows + r + i] = block[static_cast<std::size_t>(i * step + j)];
+    }
+  return to;
+}
+
+Tensor plain_floats(const Tensor& from, float offset) {
+  if (from.dtype() == DType::kF32 && offset == 0) return from;
+  Tensor to = Tensor::allocate(DType::kF32, from.dims());
+  decode(from.dtype(), from.data(), to.mut<float>(), from.size());
+  for (std::int64_t i = 0; i < to.size() && offset != 0; ++i) to.mut<float>()[i] += offset;
+  return to;
+}
+
+void refuse_nonfinite(const Tensor& tensor, const std::string& name, const std::string& where) {
+  std::int64_t nan = 0, inf = 0;
+  const auto* x = tensor.as<float>();
+  for (std::int64_t i = 0; i < tensor.size(); ++i) {
+    nan += std::isnan(x[i]) ? 1 : 0;
+    inf += std::isinf(x[i]) ? 1 : 0;
+  }
+  if (nan + inf > 0)
+    throw make_error(ErrorCode::kBadFile, "the weight '{}' has {} NaN and {} infinite values of {}", name,
+                     nan, inf, tensor.size())
+        .at(where)
+        .hint("the checkpoint is damaged; `pare inspect MODEL --verify-data` lists all such weights");
+}
+
+}  // namespace
+
+NetBuilder::NetBuilder(const ModelConfig& config, const WeightStore& store, const BuildOptions& options)
+    : config_(config), store_(store), options_(options) {
+  graph_.name = config.architecture.empty() ? config.model_type : config.architecture;
+  graph_.opset = kOpset;
+}
+
+// --- operators
+
+ValueId NetBuilder::op(const char* op_name, const std::vector<ValueId>& in, Attributes attrs,
+                       const std::string& name) {
+  return ops(op_name, in, 1, std::move(attrs), name)[0];
+}
+
+std::vector<ValueId> NetBuilder::ops(const char* op_name, const std::vector<ValueId>& in, std::size_t outs,
+                                     Attributes attrs, const std::string& name) {
+  Node node;
+  node.op = op_name;
+  node.name = name;
+  node.in = in;
+  while (!node.in.empty() && node.in.back() == ValueId::kNone) node.in.pop_back();
+  node.attrs = std::move(attrs);
+  for (std::size_t i = 0; i < outs; ++i) {
+    Value value;
+    value.name =
+        name.empty() ? std::string(op_name) + "_out" : name + (i == 0 ? "_out" : fmt::format("_out{}", i));
+    value.origin = value.name;
+    node.out.push_back(graph_.add_value(std::move(value)));
+  }
+  const std::vector<ValueId> result = node.out;
+  graph_.add_node(std::move(node));
+  return result;
+}
+
+ValueId NetBuilder::ints(const std::vector<std::int64_t>& values) {
+  return graph_.add_constant("ints", Tensor::ints(values));
+}
+ValueId NetBuilder::number(std::int64_t value) {
+  return graph_.add_constant("number", Tensor::from<std::int64_t>(DType::kI64, {}, {value}));
+}
+ValueId NetBuilder::number(float value) { return graph_.add_constant("number", Tensor::scalar(value)); }
+ValueId NetBuilder::constant(const std::string& name, Tensor tensor) {
+  return graph_.add_constant(name, std::move(tensor));
+}
+
+// --- weights
+
+bool NetBuilder::has(const std::string& weight) const { return store_.find(weight) != nullptr; }
+
+Tensor NetBuilder::stored(const std::string& weight, const Dims& dims) const {
+  if (options_.needed != nullptr) {
+    options_.needed->push_back(weight);
+    return Tensor::share(DType::kF32, dims, nullptr, nullptr);  // views: nobody reads it
+  }
+  const WeightStore::Entry* entry = store_.find(weight);
+  if (entry == nullptr)
+    throw make_error(ErrorCode::kBadFile, "the model needs a weight '{}', and the checkpoint has none",
+                     weight)
+        .at(config_.where)
+        .hint("are the weights those of this config.json?");
+  if (entry->dims != dims)
+    throw make_error(ErrorCode::kBadFile, "the weight '{}' is {}, and by the config it is {}", weight,
+                     to_string(entry->dims), to_string(dims))
+        .at(config_.where)
+        .hint("are the weights those of this config.json?");
+  Tensor tensor = store_.get(weight);
+  if (!is_float(tensor.dtype()) || bits(tensor.dtype()) < 16 || bits(tensor.dtype()) > 32)
+    throw make_error(ErrorCode::kUnsupported, "the weight '{}' is {}: no float of 16 or 32 bits", weight,
+                     pare::name(tensor.dtype()))
+        .at(config_.where)
+        .hint("this checkpoint is quantized in a form that is not read yet");
+  return tensor;
+}
+
+ValueId NetBuilder::floats(const std::string& weight, const Dims& dims, float offset) {
+  if (const ValueId known = graph_.find_value(weight); known != ValueId::kNone && offset == 0) return known;
+  Tensor values = plain_floats(stored(weight, dims), options_.needed != nullptr ? 0 : offset);
+  if (!options_.views) refuse_nonfinite(values, weight, config_.where);
+  return graph_.add_constant(weight, std::move(values));
+}
+
+// [ins, outs] in float32.
+ValueId NetBuilder::matrix(const std::string& weight, std::int64_t ins, std::int64_t outs, bool in_first) {
+  const Tensor tensor = stored(weight, in_first ? Dims{ins, outs} : Dims{outs, ins});
+  if (!options_.views) {
+    Tensor values = in_first ? plain_floats(tensor, 0) : transposed_floats(tensor);
+    refuse_nonfinite(values, weight, config_.where);
+    return graph_.add_constant(weight, std::move(values));
+  }
+  ValueId value = graph_.find_value(weight);
+  if (value == ValueId::kNone) value = graph_.add_constant(weight, tensor);
+  if (!in_first) value = op("Transpose", {value}, {{"perm", std::vector<std::int64_t>{1, 0}}}, weight + "_t");
+  if (tensor.dtype() != DType::kF32)
+    value = op("Cast", {value}, {{"to", static_cast<std::int64_t>(DType::kF32)}}, weight + "_f32");
+  return value;
+}
+
+ValueId NetBuilder::linear(ValueId x, const std::string& module, std::int64_t ins, std::int64_t outs,
+                           bool bias, bool in_first) {
+  const ValueId product = op("MatMul", {x, matrix(module + ".weight", ins, outs, in_first)}, {}, module);
+  if (!bias) return product;
+  return op("Add", {product, floats(module + ".bias", {outs})}, {}, module + ".add_bias");
+}
+
+ValueId NetBuilder::linear_with(ValueId x, const std::string& module, const std::string& weight,
+                                std::int64_t ins, std::int64_t outs) {
+  return op("MatMul", {x, matrix(weight, ins, outs, false)}, {}, module);
+}
+
+// Rows are gathered as they are stored, so the table is never widened.
+ValueId NetBuilder::embedding(ValueId ids, const std::string& module, std::int64_t rows,
+                              std::int64_t columns) {
+  const std::string weight = module + ".weight";
+  const Tensor table = stored(weight, {rows, columns});
+  ValueId value = graph_.find_value(weight);
+  if (value == ValueId::kNone) value = graph_.add_constant(weight, table);
+  value = op("Gather", {value, ids}, {{"axis", std::int64_t{0}}}, module);
+  if (table.dtype() != DType::kF32)
+    value = op("Cast", {value}, {{"to", static_cast<std::int64_t>(DType::kF32)}}, module + ".cast");
+  return value;
+}
+
+ValueId NetBuilder::rms_norm(ValueId x, const std::string& module, std::int64_t size, float offset) {
+  return op("RMSNormalization", {x, floats(module + ".weight", {size}, offset)},
+            {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(config_.norm_epsilon)}}, module);
+}
+
+ValueId NetBuilder::layer_norm(ValueId x, const std::string& module, std::int64_t size) {
+  return op("LayerNormalization", {x, floats(module + ".weight", {size}), floats(module + ".bias", {size})},
+            {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(config_.norm_epsilon)}}, module);
+}
+
+ValueId NetBuilder::activate(ValueId x, const std::string& kind, const std::string& name) {
+  if (kind == "silu" || kind == "swish")
+    return op("Mul", {x, op("Sigmoid", {x}, {}, name + ".sigmoid")}, {}, name);
+  if (kind == "gelu") return op("Gelu", {x}, {}, name);
+  if (kind == "gelu_new" || kind == "gelu_pytorch_tanh" || kind == "gelu_fast")
+    return op("Gelu", {x}, {{"approximate", std::string("tanh")}}, name);
+  if (kind == "relu") return op("Relu", {x}, {}, name);
+  throw make_error(ErrorCode::kUnsupported, "the activation '{}' is not known", kind)
+      .at(config_.where)
+      .hint("known are silu, gelu, gelu_new, gelu_pytorch_tanh and relu");
+}
+
+ValueId NetBuilder::gated_mlp(ValueId x, const std::string& module, std::int64_t intermediate,
+                              const char* gate, const char* up, const char* down) {
+  const std::string prefix = module + ".";
+  const ValueId g = linear(x, prefix + gate, config_.hidden, intermediate, config_.mlp_bias);
+  const ValueId u = linear(x, prefix + up, config_.hidden, intermediate, config_.mlp_bias);
+  const ValueId product =
+      op("Mul", {activate(g, config_.activation, prefix + "act"), u}, {}, prefix + "product");
+  return linear(product, prefix + down, intermediate, config_.hidden, config_.mlp_bias);
+}
+
+// --- positions and attention
+
+ValueId NetBuilder::input(const std::string& name) {
+  Value value;
+  value.name = value.origin = name;
+  value.dtype = DType::kI64;
+  value.shape = Shape({Dim::named("batch"), Dim::named("sequence")});
+  const ValueId id = graph_.add_value(std::move(value));
+  graph_.inputs.push_back(id);
+  return id;
+}
+
+ValueId NetBuilder::input_ids() {
+  if (ids_ == ValueId::kNone) ids_ = input("input_ids");
+  return ids_;
+}
+
+ValueId NetBuilder::past(std::int64_t layer, const char* what) {
+  Value value;
+  value.name = value.origin = fmt::format("past_key_values.{}.{}", layer, what);
+  if (const ValueId known = graph_.find_value(value.name); known != ValueId::kNone) return known;
+  value.dtype = DType::kF32;
+  value.shape =
+      Shape({Dim::named("batch"), Dim::of(config_.kv_heads), Dim::named("past"), Dim::of(config_.head_size)});
+  const ValueId id = graph_.add_value(std::move(value));
+  graph_.inputs.push_back(id);
+  return id;
+}
+
+// int64 scalar
+ValueId NetBuilder::past_length() {
+  if (past_length_ != ValueId::kNone) return past_length_;
+  past_length_ =
+      options_.with_cache
+          ? op("Gather", {op("Shape", {past(0, "key")}, {}, "past.shape"), number(std::int64_t{2})}, {},
+               "past.length")
+          : number(std::int64_t{0});
+  return past_length_;
+}
+
+ValueId NetBuilder::positions() {
+  if (positions_ != ValueId::kNone) return positions_;
+  const ValueId shape = op("Shape", {input_ids()}, {}, "positions.shape");
+  const ValueId length = op("Gather", {shape, number(std::int64_t{1})}, {}, "positions.length");
+  const ValueId end = options_.with_cache ? op("Add", {past_length(), length}, {}, "positions.end") : length;
+  positions_ = op("Range", {past_length(), end, number(std::int64_t{1})}, {}, "positions");
+  return positions_;
+}
+
+ValueId NetBuilder::position_rows() {
+  if (rows_ != ValueId::kNone) return rows_;
+  const ValueId shape = op("Shape", {input_ids()}, {}, "position_ids.shape");
+  rows_ = op("Expand", {positions(), shape}, {}, "position_ids");
+  return rows_;
+}
+
+ValueId NetBuilder::rotate(ValueId x, std::int64_t heads, bool local, const std::string& name) {
+  const RopeConfig& rope = local ? config_.local_rope : config_.rope;
+  const auto i = static_cast<std::size_t>(local ? 1 : 0);
+  if (cos_[i] == ValueId::kNone) {
+    const std::int64_t count = options_.context > 0 ? options_.context : config_.context;
+    RopeTables tables = make_rope_tables(rope, config_.head_size, config_.context, count);
+    cos_[i] = constant(local ? "rope.local_cos" : "rope.cos", std::move(tables.cosines));
+    sin_[i] = constant(local ? "rope.local_sin" : "rope.sin", std::move(tables.sines));
+  }
+  Attributes attrs = {{"num_heads", heads}};
+  if (rope.interleaved) attrs["interleaved"] = std::int64_t{1};
+  const std::int64_t dim = 2 * graph_.value(cos_[i]).constant.dims()[1];
+  if (dim != config_.head_size) attrs["rotary_embedding_dim"] = dim;
+  return op("RotaryEmbedding", {x, cos_[i], sin_[i], position_rows()}, std::move(attrs), name);
+}
+
+ValueId NetBuilder::norm_heads(ValueId x, const std::string& module, std::int64_t heads, float offset) {
+  const ValueId split = op("Reshape", {x, ints({0, 0, heads, config_.head_size})}, {}, module + ".split");
+  return op("Reshape", {rms_norm(split, module, config_.head_size, offset), ints({0, 0, -1})}, {},
+            module + ".join");
+}
+
+// Bool [sequence, past + sequence]: the key is fewer than `window` places before the query.
+ValueId NetBuilder::window_mask() {
+  if (mask_ != ValueId::kNone) return mask_;
+  const ValueId own = op("Shape", {positions()}, {}, "window.sequence");
+  const ValueId length = op("Squeeze", {own}, {}, "window.length");
+  const ValueId total = options_.with_cache ? op("Add", {past_length(), length}, {}, "window.total") : length;
+  const ValueId keys =
+      op("Range", {number(std::int64_t{0}), total, number(std::int64_t{1})}, {}, "window.keys");
+  const ValueId queries = op("Unsqueeze", {positions(), ints({1})}, {}, "window.queries");
+  const ValueId distance = op("Sub", {queries, keys}, {}, "window.distance");
+  mask_ = op("Less", {distance, number(config_.window)}, {}, "window.mask");
+  return mask_;
+}
+
+ValueId NetBuilder::attend(ValueId q, ValueId k, ValueId v, std::int64_t layer, const std::string& name) {
+  Attributes attrs = {
+      {"q_num_heads", config_.heads}, {"kv_num_heads", config_.kv_heads}, {"is_causal", std::int64_t{1}}};
+  if (config_.query_scale != 0) attrs["scale"] = static_cast<float>(config_.query_scale);
+  if (config_.attention_softcap != 0) attrs["softcap"] = static_cast<float>(config_.attention_softcap);
+  std::vector<ValueId> in = {q, k, v, ValueId::kNone};
+  if (config_.is_local(layer) && config_.window < config_.context) in[3] = window_mask();
+  if (!options_.with_cache) return op("Attention", in, std::move(attrs), name);
+  in.push_back(past(layer, "key"));
+  in.push_back(past(layer, "value"));
+  const std::vector<ValueId> out = ops("Attention", in, 3, std::move(attrs), name);
+  graph_.rename(out[1], fmt::format("present.{}.key", layer));
+  graph_.rename(out[2], fmt::format("present.{}.value", layer));
+  presents_.push_back(out[1]);
+  presents_.push_back(out[2]);
+  return out[0];
+}
+
+Graph NetBuilder::finish(ValueId output, const std::string& name) {
+  graph_.rename(output, name);
+  graph_.value(output).origin = name;
+  graph_.outputs.push_back(output);
+  graph_.outputs.insert(graph_.outputs.end(), presents_.begin(), presents_.end());
+  graph_.drop_unused_values();
+  graph_.metadata["pare.family"] = config_.model_type;
+  infer_shapes(graph_);
+  verify(graph_);
+  return std::move(graph_);
+}
+
+}  // namespace pare

@@ -1,0 +1,118 @@
+// Each family against transformers in float32, on tiny random models (tests/golden/families/make.py): a
+// prefill, then eight steps with the cache, and the same tokens in one call.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/base/thread_pool.h"
+#include "engine/run/session.h"
+#include "graphsurgeon/checkpoint/checkpoint.h"
+#include "graphsurgeon/safetensors.h"
+#include "tests/unit/test_paths.h"
+
+namespace pare {
+namespace {
+
+constexpr std::int64_t kPrefill = 12, kSteps = 8;
+
+// Both sides compute in float32 with sums in other orders. A step of three layers of width 32 has some 300
+// operations in a row behind each other, each within 2^-24 of values up to about 10 in size, so 300 * 10 *
+// 2^-24 = 1.8e-4 bounds it; a rounded frequency or a wrong rule gives 1e-2 and more.
+constexpr double kTolerance = 1.8e-4;
+
+Tensor columns(const Tensor& from, std::int64_t begin, std::int64_t count) {
+  Tensor part = Tensor::allocate(DType::kI64, {from.dims()[0], count});
+  for (std::int64_t b = 0; b < from.dims()[0]; ++b)
+    for (std::int64_t i = 0; i < count; ++i)
+      part.mut<std::int64_t>()[b * count + i] = from.as<std::int64_t>()[b * from.dims()[1] + begin + i];
+  return part;
+}
+
+// want [batch, n, vocabulary] against positions [at, at + n) of got.
+double difference(const Tensor& got, std::int64_t at, const Tensor& want) {
+  const std::int64_t n = want.dims()[1], v = want.dims()[2], length = got.dims()[1];
+  EXPECT_EQ(got.dims()[2], v);
+  double worst = 0;
+  for (std::int64_t b = 0; b < want.dims()[0]; ++b)
+    for (std::int64_t i = 0; i < n * v; ++i) {
+      const double d = std::fabs(static_cast<double>(got.as<float>()[(b * length + at) * v + i]) -
+                                 want.as<float>()[b * n * v + i]);
+      worst = d > worst || std::isnan(d) ? d : worst;
+    }
+  return worst;
+}
+
+class Families : public testing::TestWithParam<const char*> {
+ protected:
+  std::string folder() const { return source_path(std::string("tests/golden/families/") + GetParam()); }
+  std::vector<Tensor> run(const BuildOptions& options, const std::vector<Tensor>& inputs) {
+    auto graph = std::make_shared<const Graph>(build_graph(open_checkpoint(folder()), options));
+    return Session(graph, session_options()).run(inputs);
+  }
+  SessionOptions session_options() {
+    SessionOptions options;
+    options.pool = &pool_;
+    return options;
+  }
+  ThreadPool pool_{2};
+};
+
+class Decoders : public Families {};
+
+TEST_P(Decoders, WholeTextIsThatOfTransformers) {
+  const auto want = read_safetensors(folder() + "/expected.safetensors");
+  for (const bool views : {false, true}) {
+    BuildOptions options;
+    options.views = views;
+    const Tensor logits = run(options, {want.at("input_ids")})[0];
+    EXPECT_LT(difference(logits, 0, want.at("prefill")), kTolerance);
+    EXPECT_LT(difference(logits, kPrefill, want.at("steps")), kTolerance);
+  }
+}
+
+TEST_P(Decoders, StepsWithTheCacheAreThoseOfTransformers) {
+  const auto want = read_safetensors(folder() + "/expected.safetensors");
+  const Tensor& ids = want.at("input_ids");
+  const Checkpoint checkpoint = open_checkpoint(folder());
+  BuildOptions options;
+  options.with_cache = true;
+  auto graph = std::make_shared<const Graph>(build_graph(checkpoint, options));
+  Session session(graph, session_options());
+  const ModelConfig& c = checkpoint.config;
+  std::vector<Tensor> feed = {columns(ids, 0, kPrefill)};
+  for (std::int64_t i = 0; i < 2 * c.layers; ++i)
+    feed.push_back(Tensor::allocate(DType::kF32, {2, c.kv_heads, 0, c.head_size}));
+  std::vector<Tensor> out = session.run(feed);
+  EXPECT_LT(difference(out[0], 0, want.at("prefill")), kTolerance);
+  Tensor steps = Tensor::allocate(DType::kF32, {2, kSteps, c.vocabulary});
+  for (std::int64_t s = 0; s < kSteps; ++s) {
+    for (std::size_t i = 1; i < out.size(); ++i) feed[i] = out[i];
+    feed[0] = columns(ids, kPrefill + s, 1);
+    out = session.run(feed);
+    for (std::int64_t b = 0; b < 2; ++b)
+      std::copy_n(out[0].as<float>() + b * c.vocabulary, c.vocabulary,
+                  steps.mut<float>() + (b * kSteps + s) * c.vocabulary);
+  }
+  EXPECT_LT(difference(steps, 0, want.at("steps")), kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, Decoders,
+                         testing::Values("llama", "llama3", "llama_yarn", "mistral", "qwen2", "qwen3",
+                                         "gemma", "gemma2", "gemma3", "phi3", "mixtral", "qwen2_moe",
+                                         "qwen3_moe", "gpt2", "opt", "opt_350m"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(Families, EncoderIsThatOfTransformers) {
+  const auto want = read_safetensors(folder() + "/expected.safetensors");
+  const Tensor hidden =
+      run({}, {want.at("input_ids"), want.at("attention_mask"), want.at("token_type_ids")})[0];
+  EXPECT_LT(difference(hidden, 0, want.at("last_hidden_state")), kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, Families, testing::Values("bert"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace pare
