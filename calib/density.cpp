@@ -70,13 +70,35 @@ double side_error(const Side& side, const std::vector<double>& codes, double ste
   return error;
 }
 
+// The same for the codes 0 .. highest. Steps far finer than a bin cost step^2 / 12 each, whatever lies where.
+double side_error(const Side& side, std::int64_t highest, double step) {
+  if (highest == 0) return side.square();
+  const double end = static_cast<double>(highest) * step;
+  const Side::Moments inside = side.below(end);
+  double error = std::max(0.0, (side.square() - inside.square) - 2 * end * (side.sum() - inside.sum) +
+                                   end * end * (side.count() - inside.count));
+  if (step <= 0.25) return error + inside.count * step * step / 12;
+  Side::Moments before;
+  for (std::int64_t i = 0; i <= highest && before.count < inside.count; ++i) {
+    const double code = static_cast<double>(i) * step;
+    const Side::Moments after = side.below(std::min(end, code + 0.5 * step));
+    const double count = after.count - before.count, sum = after.sum - before.sum;
+    error += std::max(0.0, (after.square - before.square) - 2 * code * sum + code * code * count);
+    before = after;
+  }
+  return error;
+}
+
 }  // namespace
 
 double Density::mse(const CodeGrid& grid, double scale) const {
   if (finite_ == 0) return 0;
   const double step = scale / width_;
-  return (side_error(positive_, grid.positive, step) + side_error(negative_, grid.negative, step)) * width_ *
-         width_ / finite_;
+  const double error =
+      grid.highest >= 0
+          ? side_error(positive_, grid.highest, step) + side_error(negative_, grid.lowest, step)
+          : side_error(positive_, grid.positive, step) + side_error(negative_, grid.negative, step);
+  return error * width_ * width_ / finite_;
 }
 
 double Density::clipped(double low, double high) const {
@@ -86,18 +108,32 @@ double Density::clipped(double low, double high) const {
   return (above + below) / finite_;
 }
 
-CodeGrid symmetric_grid(const RangeTarget& target) {
-  const FormatInfo& format = format_info(target.format);
-  if (format.bits > 8 || !format.decode || target.format == DType::kE8M0)
-    fail(ErrorCode::kUnsupported, "no ranges are chosen for {}", format.name);
+namespace {
+
+CodeGrid integer_grid(std::int64_t highest, std::int64_t lowest) {
   CodeGrid grid;
-  if (format.is_integer()) {
-    const auto highest = static_cast<std::int64_t>(format.largest);
-    const std::int64_t lowest = format.is_signed ? highest + (target.narrow ? 0 : 1) : 0;
-    for (std::int64_t code = 0; code <= highest; ++code) grid.positive.push_back(static_cast<double>(code));
-    for (std::int64_t code = 0; code <= lowest; ++code) grid.negative.push_back(static_cast<double>(code));
+  if (std::max(highest, lowest) > 255) {
+    grid.highest = highest;
+    grid.lowest = lowest;
     return grid;
   }
+  for (std::int64_t code = 0; code <= highest; ++code) grid.positive.push_back(static_cast<double>(code));
+  for (std::int64_t code = 0; code <= lowest; ++code) grid.negative.push_back(static_cast<double>(code));
+  return grid;
+}
+
+}  // namespace
+
+CodeGrid symmetric_grid(const RangeTarget& target) {
+  const FormatInfo& format = format_info(target.format);
+  if (format.bits > (format.is_integer() ? 16 : 8) || !format.decode || target.format == DType::kE8M0)
+    fail(ErrorCode::kUnsupported, "no ranges are chosen for {}", format.name);
+  if (format.is_integer()) {
+    // An unsigned format has its zero point in the middle.
+    const std::int64_t highest = (std::int64_t{1} << (format.bits - 1)) - 1;
+    return integer_grid(highest, highest + (target.narrow ? 0 : 1));
+  }
+  CodeGrid grid;
   for (int code = 0; code < 1 << format.bits; ++code) {
     // Codes below 8 bits: the first element is in the low bits.
     const auto byte = static_cast<std::uint8_t>(code);
@@ -117,14 +153,9 @@ CodeGrid symmetric_grid(const RangeTarget& target) {
 
 CodeGrid asymmetric_grid(const RangeTarget& target, std::int64_t zero_point) {
   const FormatInfo& format = format_info(target.format);
-  PARE_ASSERT(format.is_integer() && format.bits <= 8);
+  PARE_ASSERT(format.is_integer() && format.bits <= 16);
   const std::int64_t codes = std::int64_t{1} << format.bits;
-  CodeGrid grid;
-  for (std::int64_t code = zero_point; code < codes; ++code)
-    grid.positive.push_back(static_cast<double>(code - zero_point));
-  for (std::int64_t code = zero_point; code >= 0; --code)
-    grid.negative.push_back(static_cast<double>(zero_point - code));
-  return grid;
+  return integer_grid(codes - 1 - zero_point, zero_point);
 }
 
 }  // namespace pare

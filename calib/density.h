@@ -34,9 +34,11 @@ class Side {
   double extreme_;
 };
 
-// Magnitudes of the codes of a format in units of the scale, ascending from 0, for each side.
+// Magnitudes of the codes of a format in units of the scale, ascending from 0, for each side. Integers of
+// more than 8 bits are not listed: `highest` and `lowest` say how many whole steps there are on each side.
 struct CodeGrid {
   std::vector<double> positive, negative;
+  std::int64_t highest = -1, lowest = -1;  // >= 0: codes 0 .. highest and 0 .. lowest in place of the lists
 };
 
 class Density {
@@ -60,7 +62,7 @@ class Density {
 
 // Codes of a symmetric target. Error kUnsupported for formats that ranges.h does not name.
 CodeGrid symmetric_grid(const RangeTarget& target);
-// Codes of an integer target with this zero point (a code number from 0 up).
+// Codes of an integer target with this zero point (a code number from 0 up: that of int8 plus 128).
 CodeGrid asymmetric_grid(const RangeTarget& target, std::int64_t zero_point);
 
 }  // namespace pare

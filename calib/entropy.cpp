@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/base/error.h"
 #include "engine/base/isa.h"
 
 namespace pare {
@@ -61,9 +62,10 @@ void natural_logs(const double* x, double* out, int n) {
 
 // C KL(i) = sum P ln P - sum over levels of (counts of P in the level) ln(level sum / bins in use), and then
 // - C ln C + C ln S, with C all counts and S those below i: prefix sums leave one logarithm a level.
-EntropyResult search_entropy(const std::vector<double>& counts) {
+EntropyResult search_entropy(const std::vector<double>& counts, int levels) {
+  PARE_ASSERT(levels >= 1 && levels <= kMaxLevels);
   const int n = static_cast<int>(counts.size());
-  if (n < kLevels) return {n, 0, 1};
+  if (n < levels) return {n, 0, 1};
   std::vector<double> sum(counts.size() + 1), sum_log(counts.size() + 1);
   std::vector<std::int32_t> used(counts.size() + 1);
   for (std::size_t b = 0; b < counts.size(); ++b) {
@@ -76,30 +78,30 @@ EntropyResult search_entropy(const std::vector<double>& counts) {
   natural_logs(&all, &log_all, 1);
 
   EntropyResult best{n, std::numeric_limits<double>::infinity(), 0};
-  alignas(64) double level[kLevels], share[kLevels], logs[kLevels];
-  for (int i = kLevels; i <= n; ++i, ++best.candidates) {
+  alignas(64) double level[kMaxLevels], share[kMaxLevels], logs[kMaxLevels];
+  for (int i = levels; i <= n; ++i, ++best.candidates) {
     const auto last = static_cast<std::size_t>(i) - 1;
     const double inside = sum[last + 1], tail = all - inside;
     if (inside <= 0) continue;
     double from_sum = 0;
     std::int32_t from_used = 0;
-    for (int k = 0; k < kLevels; ++k) {
+    for (int k = 0; k < levels; ++k) {
       // The first bin j of level k + 1: 128 j / i >= k + 1.
-      const auto to = static_cast<std::size_t>(((k + 1) * i + kLevels - 1) / kLevels);
+      const auto to = static_cast<std::size_t>(((k + 1) * i + levels - 1) / levels);
       level[k] = sum[to] - from_sum;
       std::int32_t in_use = used[to] - from_used;
-      if (k + 1 == kLevels && tail > 0 && counts[last] == 0) ++in_use;  // P is not 0 there
+      if (k + 1 == levels && tail > 0 && counts[last] == 0) ++in_use;  // P is not 0 there
       share[k] = level[k] > 0 ? level[k] / in_use : 1.0;
       from_sum = sum[to];
       from_used = used[to];
     }
-    if (tail > 0 && level[kLevels - 1] <= 0) continue;  // Q = 0 where P > 0
-    natural_logs(share, logs, kLevels);
+    if (tail > 0 && level[levels - 1] <= 0) continue;  // Q = 0 where P > 0
+    natural_logs(share, logs, levels);
     double lanes[8] = {};
-    for (int k = 0; k < kLevels; ++k) lanes[k % 8] += level[k] * logs[k];
+    for (int k = 0; k < levels; ++k) lanes[k % 8] += level[k] * logs[k];
     double cross =
         ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
-    cross += tail * logs[kLevels - 1];
+    cross += tail * logs[levels - 1];
     const double own = sum_log[last] + times_log(counts[last] + tail);
     double log_inside;
     natural_logs(&inside, &log_inside, 1);

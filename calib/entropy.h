@@ -6,16 +6,17 @@
 
 namespace pare {
 
-inline constexpr int kLevels = 128;
+inline constexpr int kMaxLevels = 256;
 
 struct EntropyResult {
-  int bins = 0;           // the best i; all of them when there are fewer than kLevels
+  int bins = 0;           // the best i; all of them when there are fewer than `levels`
   double divergence = 0;  // KL(i), natural logarithm
   std::int64_t candidates = 0;
 };
 
-// Counts of magnitudes, the last one not zero. Time: bins * kLevels logarithms.
-EntropyResult search_entropy(const std::vector<double>& counts);
+// Counts of magnitudes, the last one not zero; `levels` steps of the target on one side of zero, 1 to
+// kMaxLevels. Time: bins * levels logarithms.
+EntropyResult search_entropy(const std::vector<double>& counts, int levels = 128);
 
 // ln(x) for positive normal x, error below 2e-15 absolute near 1 and 1 ulp elsewhere. The same bits for all
 // instruction classes, which the C library does not promise.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "calib/density.h"
 #include "calib/entropy.h"
@@ -37,9 +38,11 @@ class Chooser {
   Chooser(const TensorStats& stats, const RangeTarget& target)
       : stats_(stats), target_(target), format_(format_info(target.format)), density_(check(stats)) {
     symmetric_ = target.symmetric || !format_.is_integer();
+    if (target.two_level && format_.dtype != DType::kE2M1)
+      fail(ErrorCode::kUsage, "two-level scales are for {}, not {}", pare::name(DType::kE2M1), format_.name);
     if (symmetric_)
       grid_ = symmetric_grid(target);
-    else if (format_.bits > 8)
+    else if (format_.bits > 16)
       fail(ErrorCode::kUnsupported, "no ranges are chosen for {}", format_.name);
   }
 
@@ -48,12 +51,21 @@ class Chooser {
   float amax() const { return stats_.amax(); }
   const TensorStats& stats() const { return stats_; }
   bool is_float() const { return !format_.is_integer(); }
+  bool two_level() const { return target_.two_level; }
+  // Steps of the codes that one side of zero gets: all of them where the other holds nothing.
+  int levels() const {
+    if (is_float()) return format_.bits == 8 ? 128 : 1 << (format_.bits - 1);
+    const bool one_sided =
+        !symmetric_ && (density_.positive().extreme() <= 0 || density_.negative().extreme() <= 0);
+    return 1 << (format_.bits - (one_sided ? 0 : 1));
+  }
   const CodeGrid& grid() const { return grid_; }
 
   double error(double low, double high) const {
     if (symmetric_) {
       const double amax = std::max(-low, high);
-      return amax > 0 ? density_.mse(grid_, amax / format_.largest) : mean_square();
+      if (target_.two_level) return block_error(amax);
+      return amax > 0 ? density_.mse(grid_, amax / symmetric_largest(format_.dtype)) : mean_square();
     }
     if (!(high > low)) return mean_square();
     const double scale = (high - low) / static_cast<double>((1 << format_.bits) - 1);
@@ -85,6 +97,20 @@ class Chooser {
                        stats.name, stats.nan, stats.positive_inf + stats.negative_inf)
           .hint("the model or the preprocessing is at fault; look at the first layer that gives NaN");
     return stats;
+  }
+
+  // Two levels: block scales follow the data, so rounding costs the same for any range that clips nothing,
+  // and what a histogram shows of the range is the clipping.
+  double block_error(double amax) const {
+    if (!(amax > 0)) return mean_square();
+    const double limit = amax / density_.width();
+    double error = 0;
+    for (const Side* side : {&density_.positive(), &density_.negative()}) {
+      const Side::Moments in = side->below(limit);
+      error += std::max(0.0, (side->square() - in.square) - 2 * limit * (side->sum() - in.sum) +
+                                 limit * limit * (side->count() - in.count));
+    }
+    return error * density_.width() * density_.width() / density_.finite();
   }
 
   double mean_square() const {
@@ -142,13 +168,19 @@ RangeChoice percentile(const Chooser& c, double percent) {
 }
 
 RangeChoice entropy(const Chooser& c) {
+  const int levels = c.levels();
+  if (c.two_level() || levels > kMaxLevels) {  // nothing to choose: more codes than bins, or scales by block
+    RangeChoice all = minmax(c);
+    all.method = "entropy";
+    return all;
+  }
   const Side &a = c.density().positive(), &b = c.density().negative();
   const int used = std::max(a.used(), b.used());
   std::vector<double> counts(static_cast<std::size_t>(used));
   for (int bin = 0; bin < used; ++bin)
     counts[static_cast<std::size_t>(bin)] =
         (bin < a.used() ? a.bin(bin) : 0) + (bin < b.used() ? b.bin(bin) : 0);
-  const EntropyResult found = search_entropy(counts);
+  const EntropyResult found = search_entropy(counts, levels);
   const double limit = std::min(static_cast<double>(c.amax()), found.bins * c.density().width());
   if (c.symmetric()) return c.choice("entropy", -limit, limit, found.candidates);
   return c.choice("entropy", std::max(lowest(c), -limit), std::min(highest(c), limit), found.candidates);
@@ -180,16 +212,23 @@ void scan(const Chooser& c, Best& best, int first, int last, int step, const At&
 RangeChoice least_error(const Chooser& c) {
   const double low = lowest(c), high = highest(c), amax = c.amax();
   if (amax == 0) return c.choice("mse", 0, 0);
+  if (c.two_level()) return c.choice("mse", -amax, amax);
+  // A float grid repeats with every octave: up to twice the extreme there is every position of it without any
+  // clipping. Integers lose by a wider range.
+  const int first = c.is_float() ? -kSteps + 1 : 0;
   constexpr int kLast = kOctaves * kSteps;
   const auto both = [&](int k, double& l, double& h) {
     // Candidates are float32, as scales come from what is returned.
-    l = c.symmetric() ? -static_cast<float>(amax * shrink(k)) : static_cast<float>(low * shrink(k));
-    h = static_cast<float>((c.symmetric() ? amax : high) * shrink(k));
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    l = c.symmetric() ? -static_cast<float>(std::min(kLargest, amax * shrink(k)))
+                      : static_cast<float>(low * shrink(k));
+    h = static_cast<float>(std::min(kLargest, (c.symmetric() ? amax : high) * shrink(k)));
   };
   Best best{c.error(low, high), c.symmetric() ? -amax : low, c.symmetric() ? amax : high, 0, 1};
+  if (c.is_float()) scan(c, best, -kSteps + kCoarse, -kCoarse, kCoarse, both);
   scan(c, best, kCoarse, kLast, kCoarse, both);
   const int middle = best.k;
-  scan(c, best, std::max(0, middle - kCoarse + 1), std::min(kLast, middle + kCoarse - 1), 1, both);
+  scan(c, best, std::max(first, middle - kCoarse + 1), std::min(kLast, middle + kCoarse - 1), 1, both);
   if (!c.symmetric() && low < 0 && high > 0) {
     int low_k = best.k, high_k = best.k;
     for (int round = 0; round < kRounds; ++round) {
@@ -232,6 +271,11 @@ RangeChoice distribution(const Chooser& c) {
 }
 
 }  // namespace
+
+double symmetric_largest(DType format) {
+  const FormatInfo& info = format_info(format);
+  return info.is_integer() ? std::ldexp(1.0, info.bits - 1) - 1 : info.largest;
+}
 
 RangeChoice range_minmax(const TensorStats& stats, const RangeTarget& target) {
   return minmax({stats, target});

@@ -13,6 +13,7 @@
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/onnx/write.h"
 #include "graphsurgeon/simplify.h"
+#include "quant/activation.h"
 #include "quant/audit.h"
 #include "recipes/plan_report.h"
 #include "recipes/quant_spec.h"
@@ -63,7 +64,8 @@ class Quantize final : public Command {
           .hint("use qdq_onnx");
     if (asymmetric_) spec_.activations.symmetric = false;
     const QuantizeChoices choices = quantize_choices(spec_);
-    if (choices.spec.activations.active() && data_.empty() && stats_.empty())
+    const bool needs_statistics = quant::needs_statistics(choices.spec);
+    if (needs_statistics && data_.empty() && stats_.empty())
       throw make_error(ErrorCode::kUsage,
                        "scheme '{}' quantizes activations, and there is no calibration data", spec_.scheme)
           .hint("give --data or --stats, or a scheme for weights alone (pare ops --formats)");
@@ -81,7 +83,7 @@ class Quantize final : public Command {
     input.progress = &context.progress();
     std::unique_ptr<Dataset> calibration, held_out;
     Statistics statistics;
-    if (choices.spec.activations.active()) {
+    if (needs_statistics) {
       if (stats_.empty())
         statistics = collect(context, graph, choices, input, calibration, held_out);
       else

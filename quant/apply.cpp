@@ -5,31 +5,10 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
+#include "quant/apply_activation.h"
 #include "quant/plan.h"
 
 namespace pare::quant {
-
-ActivationPlan activation_from_range(const Format& format, const ChosenRange& range) {
-  if (!std::isfinite(range.low) || !std::isfinite(range.high) || range.low > range.high)
-    fail(ErrorCode::kUsage, "the range [{}, {}] cannot be quantized", range.low, range.high);
-  const FormatInfo& info = format_info(format.dtype);
-  ActivationPlan plan;
-  plan.range = range;
-  const double low = std::min(range.low, 0.0), high = std::max(range.high, 0.0);
-  double scale = 0;
-  if (format.symmetric) {
-    scale = std::max(-low, high) / info.largest;
-  } else {
-    scale = (high - low) / (info.largest - info.lowest());
-  }
-  plan.scale = static_cast<float>(scale);
-  if (!std::isnormal(plan.scale)) plan.scale = 1.0f;  // nothing but zeros, or too small to divide by
-  if (!format.symmetric) {
-    const double zero = std::nearbyint(info.lowest() - low / static_cast<double>(plan.scale));
-    plan.zero_point = static_cast<std::int32_t>(std::clamp(zero, info.lowest(), info.largest));
-  }
-  return plan;
-}
 
 namespace {
 
@@ -46,45 +25,6 @@ Value like(const Graph& graph, ValueId id, const std::string& suffix, DType dtyp
   value.dtype = dtype;
   value.shape = graph.value(id).shape;
   return value;
-}
-
-void apply_activation(Graph& graph, const ActivationSite& site, const ActivationPlan& plan) {
-  const std::string base = graph.value(site.value).name;
-  ValueId source = site.value;
-  if (site.graph_output) {
-    // The output keeps its name: the producer writes a new value, DequantizeLinear the output.
-    const NodeId producer = graph.producer(site.value);
-    PARE_ASSERT(producer != NodeId::kNone);
-    source = graph.add_value(like(graph, site.value, "_QuantizeLinear_Input", graph.value(site.value).dtype));
-    const int slot = graph.value(site.value).producer_slot;
-    graph.set_output(producer, slot, source);
-  }
-  const ValueId scale = graph.add_constant(base + "_scale", Tensor::scalar(plan.scale));
-  const ValueId zero =
-      graph.add_constant(base + "_zero_point", zero_point_tensor(site.format.dtype, plan.zero_point, {}));
-  Node q, dq;
-  q.op = "QuantizeLinear";
-  q.name = base + "_QuantizeLinear";
-  q.in = {source, scale, zero};
-  q.out = {graph.add_value(like(graph, site.value, "_QuantizeLinear_Output", site.format.dtype))};
-  dq.op = "DequantizeLinear";
-  dq.name = base + "_DequantizeLinear";
-  dq.in = {q.out[0], scale, zero};
-  dq.out = {site.graph_output ? site.value
-                              : graph.add_value(like(graph, site.value, "_DequantizeLinear_Output",
-                                                     graph.value(site.value).dtype))};
-  const ValueId result = dq.out[0];
-  const NodeId producer = graph.producer(source);
-  NodeId q_id = NodeId::kNone;
-  if (producer != NodeId::kNone) {
-    q_id = graph.insert_after(producer, std::move(q));
-  } else {
-    const std::vector<NodeId> order = graph.nodes();
-    q_id = order.empty() ? graph.add_node(std::move(q)) : graph.insert_before(order.front(), std::move(q));
-  }
-  graph.insert_after(q_id, std::move(dq));
-  if (result != site.value)
-    for (const Use& use : site.uses) graph.set_input(use.node, use.slot, result);
 }
 
 void apply_weight(Graph& graph, const WeightSite& site, const WeightPlan& plan) {

@@ -6,6 +6,8 @@
 #include "engine/base/error.h"
 #include "engine/numeric/quantize.h"
 #include "engine/numeric/table.h"
+#include "quant/activation.h"
+#include "quant/apply_activation.h"
 
 namespace pare::quant {
 namespace {
@@ -37,22 +39,35 @@ class Auditor {
     const std::string name = value_label(whole_, site.path, site.value);
     ++result_.tensors;
     if (!enter(site.path)) return complain(name, "its subgraph is not in the file");
+    const std::int64_t axis = activation_axis(*source_, site);
     for (const Use& use : site.uses) {
       const Node* dq = dequantizer(use, name);
       if (dq == nullptr) continue;
       const NodeId q_id = back_->producer(dq->in[0]);
-      if (q_id == NodeId::kNone || back_->node(q_id).op != "QuantizeLinear") {
-        complain(name, "its DequantizeLinear does not follow a QuantizeLinear");
+      const bool uint8 = site.format.dynamic && !site.format.symmetric;
+      const char* const wanted = uint8 ? "DynamicQuantizeLinear" : "QuantizeLinear";
+      if (q_id == NodeId::kNone || back_->node(q_id).op != wanted) {
+        complain(name, fmt::format("its DequantizeLinear does not follow a {}", wanted));
         continue;
       }
+      if (site.format.dynamic) {
+        if (back_->is_constant(dq->in[1])) complain(name, "its scale is a constant and should not be");
+        if (back_->value(dq->in[0]).dtype != site.format.dtype)
+          complain(name,
+                   fmt::format("its codes are {}, decided were {}", pare::name(back_->value(dq->in[0]).dtype),
+                               pare::name(site.format.dtype)));
+        continue;
+      }
+      const Tensor scales = activation_scales(plan), zeros = activation_zero_points(site.format, plan);
       const Node& q = back_->node(q_id);
       for (const Node* node : {&q, dq}) {
-        const Tensor scale = constant(node->in[1]);
-        if (scale.size() != 1 || scale.dtype() != DType::kF32 || *scale.as<float>() != plan.scale)
+        if (const Tensor scale = constant(node->in[1]); scale.empty() || !equal_bytes(scale, scales))
           complain(name, fmt::format("{} has another scale than {}", node->op, plan.scale));
+        if (!plan.channel_scales.empty() && node->attr("axis", std::int64_t{1}) != axis)
+          complain(name, fmt::format("{} has axis {}, {} was decided", node->op,
+                                     node->attr("axis", std::int64_t{1}), axis));
         const Tensor zero = node->in.size() > 2 ? constant(node->in[2]) : Tensor{};
-        if (zero.empty() || zero.dtype() != site.format.dtype || zero.size() != 1 ||
-            *zero.as<std::uint8_t>() != static_cast<std::uint8_t>(plan.zero_point))
+        if (zero.empty() || !equal_bytes(zero, zeros))
           complain(name, fmt::format("{} has another zero point than {} {}", node->op,
                                      pare::name(site.format.dtype), plan.zero_point));
       }

@@ -18,10 +18,13 @@ struct ChosenRange {
   std::string method;        // "minmax", "mse", ...
 };
 
+// Scale and zero point of one activation. Nothing of it counts where the format is dynamic.
 struct ActivationPlan {
   float scale = 1;
   std::int32_t zero_point = 0;
   ChosenRange range;
+  std::vector<float> channel_scales;  // per channel: one for each, in place of scale; else empty
+  std::vector<std::int32_t> channel_zero_points;
 };
 
 struct WeightPlan {
@@ -38,10 +41,19 @@ struct Plan {
   std::vector<WeightPlan> weights;          // by placement.weights
 };
 
-// scale and zero point from a range. Symmetric: amax / largest code (127 for int8, 448 for E4M3).
-// Asymmetric: the range is extended to hold 0 and cut into 255 steps. An all-zero or empty range gives
-// scale 1. Error kUsage for NaN or infinity.
+// scale and zero point from a range.
+//   symmetric    amax / symmetric_largest (127 for int8 and uint8, 32,767 for int16, 448 for E4M3), zero
+//   point 0,
+//                or the middle code of an unsigned format (128, 32,768)
+//   asymmetric   the range is extended to hold 0 and cut into as many steps as there are codes less one; zero
+//   point
+//                rne(lowest - low / scale), clamped to the codes
+//   NVFP4        (E2M1 in blocks with E4M3 scales): the global scale amax / (6 * 448)
+// An all-zero range, and one too small to divide by, gives scale 1. Error kUsage for NaN, infinity, low >
+// high.
 ActivationPlan activation_from_range(const Format& format, const ChosenRange& range);
+// Per channel: one range for each; the plan's own `range` spans them all.
+ActivationPlan activation_from_ranges(const Format& format, const std::vector<ChosenRange>& channels);
 
 // Weights once (they do not depend on activations), by spec.method.
 std::vector<WeightPlan> plan_weights(const Graph& graph, const Placement& placement,

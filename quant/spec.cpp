@@ -15,20 +15,15 @@ bool is_supported(DType dtype) {
   return dtype == DType::kI8 || dtype == DType::kU8 || dtype == DType::kE4M3FN || dtype == DType::kE5M2;
 }
 
-void check_pair(const Format& weights, const Format& activations) {
-  for (const Format* f : {&weights, &activations}) {
-    if (!f->active()) continue;
-    if (!is_supported(f->dtype))
-      throw make_error(ErrorCode::kUnsupported, "quantizing to {} is not available", name(f->dtype))
+void check_pair(const Format& weights, const Format& activations, Target target) {
+  check_activation(activations, target);
+  if (weights.active()) {
+    if (!is_supported(weights.dtype))
+      throw make_error(ErrorCode::kUnsupported, "quantizing to {} is not available", name(weights.dtype))
           .hint("formats: int8, uint8, float8_e4m3fn, float8_e5m2");
-    if (f->granularity == Granularity::kBlock)
-      fail(ErrorCode::kUnsupported, "block-wise scales are not available for {}", name(f->dtype));
-    if (!f->symmetric && !find_format(f->dtype)->is_integer())
-      throw make_error(ErrorCode::kUsage, "{} has no zero point", name(f->dtype)).hint("symmetric: true");
+    if (weights.granularity == Granularity::kBlock)
+      fail(ErrorCode::kUnsupported, "block-wise scales are not available for {}", name(weights.dtype));
   }
-  if (activations.active() && activations.granularity != Granularity::kTensor)
-    throw make_error(ErrorCode::kUsage, "activations take one scale per tensor")
-        .hint("granularity: tensor; per-channel scales are for weights");
   if (weights.active() && (weights.dtype == DType::kU8 || !weights.symmetric))
     throw make_error(ErrorCode::kUnsupported, "weights are quantized symmetrically")
         .hint("format: int8 or float8_e4m3fn, symmetric: true");
@@ -50,7 +45,7 @@ Target target_from_name(const std::string& text) {
 const char* name(Target target) { return kTargets[static_cast<int>(target)]; }
 
 const char* name(Granularity granularity) {
-  constexpr const char* kNames[] = {"tensor", "channel", "block"};
+  constexpr const char* kNames[] = {"tensor", "channel", "block", "token"};
   return kNames[static_cast<int>(granularity)];
 }
 
@@ -59,13 +54,14 @@ std::string to_string(const Format& format) {
   std::string text = fmt::format("{}, per {}", name(format.dtype), name(format.granularity));
   if (format.granularity == Granularity::kBlock) text += fmt::format(" of {}", format.block);
   if (!format.symmetric) text += ", asymmetric";
+  if (format.dynamic) text += ", dynamic";
   return text;
 }
 
 void check(const Spec& spec) {
-  check_pair(spec.weights, spec.activations);
+  check_pair(spec.weights, spec.activations, spec.target);
   for (const Rule& rule : spec.rules)
-    check_pair(rule.weights.value_or(spec.weights), rule.activations.value_or(spec.activations));
+    check_pair(rule.weights.value_or(spec.weights), rule.activations.value_or(spec.activations), spec.target);
   if (spec.method != "auto" && spec.method != "rtn" && spec.method != "search")
     throw make_error(ErrorCode::kUnsupported, "method '{}' is not available", spec.method)
         .hint("methods: rtn (largest magnitude), search (least squared error), auto");

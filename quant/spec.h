@@ -18,7 +18,7 @@ enum class Target { kPare, kTensorRT, kOnnxRuntime };
 Target target_from_name(const std::string& text);  // Error kUsage with the list
 const char* name(Target target);
 
-enum class Granularity { kTensor, kChannel, kBlock };
+enum class Granularity { kTensor, kChannel, kBlock, kToken };  // kToken: activations, rows of the last axis
 const char* name(Granularity granularity);
 
 struct Format {
@@ -26,6 +26,7 @@ struct Format {
   Granularity granularity = Granularity::kTensor;
   int block = 0;  // kBlock only
   bool symmetric = true;
+  bool dynamic = false;  // activations: scales are made at run time, from the values themselves
 
   bool active() const { return dtype != DType::kUndefined; }
   bool operator==(const Format&) const = default;
@@ -57,6 +58,8 @@ struct Spec {
 
 // Error kUsage or kUnsupported for what this build cannot do, before any work.
 void check(const Spec& spec);
+// The part of it about the activations of one format (activation.cpp has the table).
+void check_activation(const Format& format, Target target);
 
 // The two formats behind a scheme name ("int8", "fp8"). Error kUsage with the list.
 struct Scheme {

@@ -131,9 +131,10 @@ class Checker {
       refuse("quantize", "'quantize' says no format", "give it a scheme: int8, fp8 ... (pare ops --formats)");
     const bool activations = !q.activations.format.empty() && q.activations.format != "none";
     const bool scheme_activations = check_scheme(q.scheme);
-    if ((activations || (scheme_activations && q.activations.format.empty())) && !r_.calibrate)
+    const bool dynamic = q.activations.dynamic.value_or(q.activations.granularity == "token");
+    if ((activations || (scheme_activations && q.activations.format.empty())) && !dynamic && !r_.calibrate)
       refuse("quantize", "activations are quantized but nothing calibrates them",
-             "add calibrate: {data: NAME}, or activations: {format: none}");
+             "add calibrate: {data: NAME}, or activations: {format: none}, or {dynamic: true}");
     if (!q.activations.calibrator.empty()) check_calibrator(q.activations.calibrator);
     check_weights("quantize.weights", q.weights);
     if (q.activations.format.rfind("fp8", 0) == 0 && q.activations.symmetric == false)
@@ -193,7 +194,8 @@ class Checker {
                       !rule.weights.granularity.empty() || rule.weights.symmetric.has_value() ||
                       !rule.weights.search.empty() || rule.weights.group_size != 0 ||
                       !rule.activations.format.empty() || !rule.activations.calibrator.empty() ||
-                      rule.activations.symmetric.has_value() || !rule.activations.granularity.empty();
+                      rule.activations.symmetric.has_value() || !rule.activations.granularity.empty() ||
+                      rule.activations.dynamic.has_value();
     if (!says) refuse(key, fmt::format("rule {} changes nothing", i), "for example quantize: false");
     check_weights(key + ".weights", rule.weights);
   }

@@ -53,12 +53,14 @@ void describe_weights(Fields& f, WeightSpec& w) {
 
 void describe_activations(Fields& f, ActivationSpec& a) {
   f.text({.key = "format", .doc = "number format of the activations", .choices = kFormats}, a.format);
-  f.text({.key = "granularity", .doc = "what shares a scale", .choices = {"tensor", "token"}}, a.granularity);
+  f.text({.key = "granularity", .doc = "what shares a scale", .choices = {"tensor", "channel", "token"}},
+         a.granularity);
   f.text({.key = "calibrator",
           .doc = "how ranges are chosen; auto: by measured drift",
           .choices = {"auto", "minmax", "entropy", "mse", "percentile", "percentile(...)"}},
          a.calibrator);
   f.maybe_boolean({.key = "symmetric", .doc = "no zero point"}, a.symmetric);
+  f.maybe_boolean({.key = "dynamic", .doc = "scales are made at run time; no calibration"}, a.dynamic);
 }
 
 void describe_match(Fields& f, MatchSpec& m) {

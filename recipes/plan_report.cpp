@@ -40,7 +40,11 @@ void report_activation(Report& report, const QuantizeOutcome& o, std::size_t i) 
   row.granularity = quant::name(site.format.granularity);
   row.method = activation.range.method;
   row.rule = site.rule;
-  row.scales = 1;
+  row.scales = std::max<std::int64_t>(1, static_cast<std::int64_t>(activation.channel_scales.size()));
+  if (site.format.dynamic) {
+    report.quantized.push_back(std::move(row));
+    return;
+  }
   row.low = (format.lowest() - activation.zero_point) * static_cast<double>(activation.scale);
   row.high = (format.largest - activation.zero_point) * static_cast<double>(activation.scale);
   if (i < o.stats.size()) {

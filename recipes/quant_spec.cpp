@@ -19,10 +19,7 @@ DType format_dtype(const std::string& text) {
 quant::Granularity granularity(const std::string& text) {
   if (text == "tensor") return quant::Granularity::kTensor;
   if (text == "channel") return quant::Granularity::kChannel;
-  if (text == "token")
-    throw make_error(ErrorCode::kUnsupported,
-                     "scales a token are chosen at run time, which this build does not write")
-        .hint("use granularity: tensor");
+  if (text == "token") return quant::Granularity::kToken;
   return quant::Granularity::kBlock;
 }
 
@@ -38,11 +35,16 @@ void apply(const WeightSpec& w, quant::Format& format) {
 
 void apply(const ActivationSpec& a, quant::Format& format) {
   if (!a.format.empty()) format.dtype = format_dtype(a.format);
-  if (!a.granularity.empty()) format.granularity = granularity(a.granularity);
+  if (!a.granularity.empty()) {
+    format.granularity = granularity(a.granularity);
+    format.dynamic = format.granularity == quant::Granularity::kToken;
+  }
+  if (a.dynamic) format.dynamic = *a.dynamic;
   if (a.symmetric) {
     format.symmetric = *a.symmetric;
     // The asymmetric form of int8 activations is uint8: what runtimes have kernels for.
     if (!format.symmetric && format.dtype == DType::kI8) format.dtype = DType::kU8;
+    if (!format.symmetric && format.dtype == DType::kI16) format.dtype = DType::kU16;
   }
 }
 
@@ -50,7 +52,7 @@ bool says(const WeightSpec& w) {
   return !w.format.empty() || !w.granularity.empty() || w.group_size > 0 || w.symmetric.has_value();
 }
 bool says(const ActivationSpec& a) {
-  return !a.format.empty() || !a.granularity.empty() || a.symmetric.has_value();
+  return !a.format.empty() || !a.granularity.empty() || a.symmetric.has_value() || a.dynamic.has_value();
 }
 
 quant::Rule rule_of(const RuleSpec& recipe, const quant::Spec& base) {

@@ -12,6 +12,7 @@
 #include "engine/build/lower_cpu.h"
 #include "engine/numeric/table.h"
 #include "engine/run/session.h"
+#include "quant/activation.h"
 #include "quant/bias_correction.h"
 #include "quant/smooth.h"
 #include "recipes/group_stats.h"
@@ -60,9 +61,13 @@ struct Variant {
   Graph graph;
   quant::Placement placement;
   std::vector<quant::WeightPlan> weights;
-  std::vector<const TensorStats*> stats;                        // by activation
+  std::vector<const TensorStats*> stats;                        // by activation; nullptr: it needs none
   std::vector<std::shared_ptr<const TensorStats>> group_stats;  // of those that share a range
   std::vector<std::vector<RangeChoice>> ranges;                 // by activation: every method
+
+  bool ranges_are_per_tensor(std::size_t activation) const {
+    return placement.activations[activation].format.granularity == quant::Granularity::kTensor;
+  }
 };
 
 // A complete choice, and how it scored.
@@ -162,6 +167,10 @@ class Flow {
     leave_unseen_float(graph, v.placement, stats);
     v.weights = quant::plan_weights(graph, v.placement, choices_.spec.method, *in_.pool);
     for (const quant::ActivationSite& site : v.placement.activations) {
+      if (!quant::needs_statistics(site.format)) {
+        v.stats.push_back(nullptr);
+        continue;
+      }
       const std::string name = value_label(graph, site.path, site.value);
       const TensorStats* s = find_stats(stats, name);
       if (s == nullptr || !s->seen())
@@ -175,10 +184,19 @@ class Flow {
                            [&](std::int64_t begin, std::int64_t end) {
                              for (std::int64_t i = begin; i < end; ++i) {
                                const auto k = static_cast<std::size_t>(i);
-                               v.ranges[k] = ranges_of(v.placement.activations[k], *v.stats[k]);
+                               if (v.stats[k] != nullptr)
+                                 v.ranges[k] = ranges_of(v.placement.activations[k], *v.stats[k]);
+                               else
+                                 v.ranges[k] = {made_at_run_time()};
                              }
                            });
     return v;
+  }
+
+  static RangeChoice made_at_run_time() {
+    RangeChoice choice;
+    choice.method = "dynamic";
+    return choice;
   }
 
   std::vector<RangeChoice> ranges_of(const quant::ActivationSite& site, const TensorStats& stats) const {
@@ -283,7 +301,7 @@ class Flow {
     const std::vector<ChannelMoments> moments = moments_of(base_.graph, values, requests);
     Graph graph = base_.graph;
     std::vector<CalibratedValue> changed;
-    const double levels = format_info(choices_.spec.activations.dtype).largest;
+    const double levels = symmetric_largest(choices_.spec.activations.dtype);
     for (std::size_t i = 0; i < groups.size(); ++i) {
       const TensorStats* s = find_stats(in_.stats, graph.value(groups[i].value).name);
       quant::ChannelStats channels{{s->channel_amax.begin(), s->channel_amax.end()}, moments[i].mean_square};
@@ -325,7 +343,9 @@ class Flow {
     std::map<std::pair<std::size_t, int>, std::size_t> place;  // (activation, axis) -> request
     for (const quant::BiasTarget& target : targets) {
       const auto key = std::make_pair(target.activation, target.channel_axis);
-      if (place.count(key) != 0 || v.stats[target.activation]->amax() <= 0) continue;
+      if (place.count(key) != 0 || v.stats[target.activation] == nullptr ||
+          v.stats[target.activation]->amax() <= 0 || !v.ranges_are_per_tensor(target.activation))
+        continue;
       // One watcher a value: a value read along two axes keeps its first.
       const CalibratedValue value = {v.placement.activations[target.activation].value, target.channel_axis,
                                      target.path};
@@ -404,7 +424,12 @@ class Flow {
       rename_smoothed(out_.source);
     for (ScoredCandidate& c : out_.candidates) c.chosen = c.name == best_.label;
     out_.ranges = best_.ranges;
-    for (const TensorStats* s : v.stats) out_.stats.push_back(*s);
+    for (std::size_t i = 0; i < v.stats.size(); ++i) {
+      out_.stats.push_back(v.stats[i] != nullptr ? *v.stats[i] : TensorStats());
+      if (v.stats[i] == nullptr)
+        out_.stats.back().name =
+            value_label(v.graph, v.placement.activations[i].path, v.placement.activations[i].value);
+    }
     out_.quantized = quant::apply(out_.source, out_.plan);
   }
 
@@ -425,10 +450,12 @@ class Flow {
 std::vector<CalibratedValue> values_to_watch(const Graph& graph, const quant::Spec& spec) {
   const quant::Placement placement = quant::place(graph, spec);
   std::map<std::pair<SubgraphPath, ValueId>, int> axes;
-  for (const quant::ActivationSite& site : placement.activations) axes[{site.path, site.value}] = -1;
+  for (const quant::ActivationSite& site : placement.activations)
+    if (quant::needs_statistics(site.format)) axes[{site.path, site.value}] = -1;
   if (spec.method == "auto")
     for (const quant::SmoothGroup& group : quant::find_smooth_groups(graph))
-      if (is_smoothable(group, placement)) axes[{SubgraphPath(), group.value}] = group.channel_axis;
+      if (is_smoothable(group, placement) && axes.count({SubgraphPath(), group.value}) != 0)
+        axes[{SubgraphPath(), group.value}] = group.channel_axis;
   std::vector<CalibratedValue> requests;
   for (const auto& [place, axis] : axes) requests.push_back({place.second, axis, place.first});
   return requests;

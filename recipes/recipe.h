@@ -44,9 +44,10 @@ struct WeightSpec {
 
 struct ActivationSpec {
   std::string format;
-  std::string granularity;  // tensor | token
+  std::string granularity;  // tensor | channel | token
   std::string calibrator;   // minmax | entropy | percentile(P) | mse | auto
   std::optional<bool> symmetric;
+  std::optional<bool> dynamic;  // scales at run time; per token they always are
 };
 
 struct MatchSpec {  // every key given must match; in a list any may; "re:" is a full match

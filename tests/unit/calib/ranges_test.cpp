@@ -11,6 +11,7 @@
 #include "calib/entropy.h"
 #include "engine/base/isa.h"
 #include "engine/numeric/e4m3.h"
+#include "engine/numeric/e5m2.h"
 #include "tests/unit/calib/values.h"
 #include "tests/unit/datasets/errors.h"
 
@@ -18,7 +19,11 @@ namespace pare {
 namespace {
 
 constexpr RangeTarget kInt8{DType::kI8, true, false}, kNarrow{DType::kI8, true, true},
-    kUint8{DType::kU8, false, false}, kFp8{DType::kE4M3FN, true, false};
+    kUint8{DType::kU8, false, false}, kFp8{DType::kE4M3FN, true, false}, kInt16{DType::kI16, true, false},
+    kUint16{DType::kU16, false, false}, kInt4{DType::kI4, true, false}, kUint4{DType::kU4, false, false},
+    kMiddle{DType::kU8, true, false}, kE5m2{DType::kE5M2, true, false}, kFp4{DType::kE2M1, true, false};
+constexpr RangeTarget kAllTargets[] = {kInt8, kNarrow, kUint8,  kFp8,  kInt16, kUint16,
+                                       kInt4, kUint4,  kMiddle, kE5m2, kFp4};
 
 TensorStats stats_of(const std::vector<float>& values) {
   ThreadPool pool(1);
@@ -42,12 +47,24 @@ double fake_quantize(double x, const RangeTarget& target, double low, double hig
     const double scale = high / 448;
     return decode_e4m3(encode_e4m3(static_cast<float>(x / scale))) * scale;
   }
-  if (target.symmetric) {
-    const double scale = high / 127;
-    return std::clamp(std::nearbyint(x / scale), target.narrow ? -127.0 : -128.0, 127.0) * scale;
+  if (target.format == DType::kE5M2) {
+    const double scale = high / 57344;
+    return decode_e5m2(encode_e5m2(static_cast<float>(x / scale))) * scale;
   }
-  const double scale = (high - low) / 255, zero = std::nearbyint(-low / scale);
-  return (std::clamp(std::nearbyint(x / scale) + zero, 0.0, 255.0) - zero) * scale;
+  if (target.format == DType::kE2M1) {
+    const double scale = high / 6, q = std::abs(x / scale);
+    double best = 0;
+    for (const double code : {0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0})
+      if (std::abs(q - code) < std::abs(q - best)) best = code;
+    return std::copysign(best * scale, x);
+  }
+  const int bits = pare::bits(target.format);
+  if (target.symmetric) {
+    const double most = std::exp2(bits - 1) - 1, scale = high / most;
+    return std::clamp(std::nearbyint(x / scale), target.narrow ? -most : -most - 1, most) * scale;
+  }
+  const double most = std::exp2(bits) - 1, scale = (high - low) / most, zero = std::nearbyint(-low / scale);
+  return (std::clamp(std::nearbyint(x / scale) + zero, 0.0, most) - zero) * scale;
 }
 
 double measured_mse(const std::vector<float>& values, const RangeTarget& target, double low, double high) {
@@ -104,7 +121,7 @@ std::vector<NamedValues> value_tables() {
 TEST(ExpectedError, IsTheIntegralOverTheDensity) {
   for (const auto& [name, values] : value_tables()) {
     const TensorStats s = stats_of(values);
-    for (const RangeTarget& target : {kInt8, kNarrow, kUint8, kFp8})
+    for (const RangeTarget& target : kAllTargets)
       for (const float part : {1.0f, 0.7f, 0.31f}) {
         const float low = target.symmetric ? -s.amax() * part : std::min(s.min, 0.0f) * part;
         const float high = target.symmetric ? s.amax() * part : std::max(s.max, 0.0f) * part;
@@ -120,12 +137,14 @@ TEST(ExpectedError, IsTheIntegralOverTheDensity) {
 TEST(ExpectedError, ForetellsTheMeasuredOne) {
   for (const auto& [name, values] : value_tables()) {
     const TensorStats s = stats_of(values);
-    for (const RangeTarget& target : {kInt8, kNarrow, kUint8, kFp8})
+    for (const RangeTarget& target : kAllTargets)
       for (const RangeChoice& c : all_methods(s, target)) {
         const double measured = measured_mse(values, target, c.low, c.high);
         // 40,000 samples of a squared error whose deviation is about its mean (more where a few clipped
         // values rule): 5 / sqrt(40,000) = 2.5 %; twice that for the clipped ones.
-        EXPECT_NEAR(c.mse / measured, 1, 0.05)
+        // With 16 bits the steps are finer than a bin, in which x^3 peaks at zero: the even spread says 5 %
+        // more.
+        EXPECT_NEAR(c.mse / measured, 1, bits(target.format) == 16 ? 0.07 : 0.05)
             << name << " " << c.method << " [" << c.low << "," << c.high << "]";
         double outside = 0;
         for (const float v : values) outside += v < c.low || v > c.high;
@@ -140,7 +159,7 @@ TEST(ExpectedError, ForetellsTheMeasuredOne) {
 TEST(RangeMse, FindsWhatADenseSearchFinds) {
   for (const auto& [name, values] : value_tables()) {
     const TensorStats s = stats_of(values);
-    for (const RangeTarget& target : {kInt8, kNarrow, kFp8}) {
+    for (const RangeTarget& target : {kInt8, kNarrow, kFp8, kInt16, kInt4, kE5m2, kFp4}) {
       const RangeChoice found = range_mse(s, target);
       double best = INFINITY;
       for (int k = 1; k <= 1000; ++k) {
@@ -165,7 +184,7 @@ TEST(RangeMse, FindsWhatADenseSearchFinds) {
 
 TEST(RangeMse, IsTheLeastOfAllMethods) {
   for (const auto& [name, values] : value_tables())
-    for (const RangeTarget& target : {kInt8, kNarrow, kUint8, kFp8}) {
+    for (const RangeTarget& target : kAllTargets) {
       const TensorStats s = stats_of(values);
       const std::vector<RangeChoice> all = all_methods(s, target);
       for (const RangeChoice& c : all) {
@@ -244,6 +263,59 @@ TEST(Entropy, AnOutlierDoesNotSetTheRange) {
     EXPECT_EQ(c.candidates, 3201 - 127);  // 50 is in bin 50 * 64 = 3,200
     EXPECT_EQ(range_minmax(s, kInt8).high, 50);
   }
+}
+
+// The levels of a target are its codes on one side of zero; 16 bits have more than there are bins.
+TEST(Entropy, LevelsFollowTheFormat) {
+  const TensorStats s = stats_of(with_outlier(normal_values(100'000, 5), 50));
+  TensorStats positive = stats_of(with_outlier(normal_values(100'000, 5, 1, true), 50));
+  EXPECT_EQ(range_entropy(s, kInt8).candidates, 3201 - 127);
+  EXPECT_EQ(range_entropy(s, kMiddle).high, range_entropy(s, kInt8).high);
+  EXPECT_EQ(range_entropy(s, kUint8).candidates, 3201 - 127);
+  EXPECT_EQ(range_entropy(positive, kUint8).candidates, 3201 - 255);
+  EXPECT_EQ(range_entropy(s, kInt4).candidates, 3201 - 7);
+  EXPECT_EQ(range_entropy(positive, kUint4).candidates, 3201 - 15);
+  EXPECT_EQ(range_entropy(s, kInt16).candidates, 1);
+  EXPECT_EQ(range_entropy(s, kInt16).high, 50);
+  // Few codes want a narrow range.
+  EXPECT_LT(range_entropy(s, kInt4).high, range_entropy(s, kInt8).high);
+}
+
+// algorithms.md section 10: the octave above amax/448 holds a better scale (.965 for a channel of a
+// Gaussian).
+TEST(RangeMse, Fp8SearchesAnOctaveAboveTheExtreme) {
+  double ratio = 0, wider = 0;
+  for (std::uint64_t seed = 1; seed <= 32; ++seed) {
+    const TensorStats s = stats_of(normal_values(4096, seed));
+    const RangeChoice c = range_mse(s, kFp8);
+    ratio += c.mse / range_minmax(s, kFp8).mse / 32;
+    wider += c.high > s.amax() ? 1 : 0;
+    EXPECT_LE(c.high, 2 * s.amax());
+  }
+  EXPECT_LT(ratio, 0.97);
+  EXPECT_GT(wider, 0);
+  // Where amax is wrong: one value of 4,096 is a thousand times larger. Bulk error with amax/448 is that of
+  // subnormals; least error keeps the outliers, percentile and entropy give them up.
+  std::vector<float> values = normal_values(1 << 16, 7);
+  for (std::size_t i = 0; i < values.size(); i += 4096) values[i] *= 1000;
+  const TensorStats s = stats_of(values);
+  EXPECT_LT(range_percentile(s, kFp8, 99.9).high, 10);
+  EXPECT_LE(range_mse(s, kFp8).mse, range_minmax(s, kFp8).mse);
+}
+
+// Two levels: only clipping depends on the range.
+TEST(Ranges, TwoLevelScalesKeepTheExtreme) {
+  const TensorStats s = stats_of(with_outlier(normal_values(100'000, 5), 50));
+  RangeTarget target = kFp4;
+  target.two_level = true;
+  for (const char* method : {"minmax", "mse", "entropy"}) {
+    EXPECT_EQ(range_by_method(s, target, method).high, 50) << method;
+    EXPECT_EQ(range_by_method(s, target, method).mse, 0) << method;
+  }
+  EXPECT_LT(range_percentile(s, target, 99.9).high, 4);
+  EXPECT_GT(range_percentile(s, target, 99.9).mse, 0);
+  target.format = DType::kI4;
+  EXPECT_ERROR(range_minmax(s, target), "usage", "two-level scales are for float4_e2m1");
 }
 
 // cases.md C2 (microsoft/onnxruntime#18792): batches of other maxima and shapes; C6: any batches.

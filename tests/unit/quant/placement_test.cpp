@@ -143,6 +143,7 @@ TEST(Placement, ImpossibleRequestsAreRefusedBeforeWork) {
   EXPECT_THROW(place(graph, mixed), Error);
   Spec channels;
   channels.activations.granularity = Granularity::kChannel;
+  channels.target = Target::kTensorRT;
   EXPECT_THROW(place(graph, channels), Error);
   Spec pattern;
   pattern.rules.push_back({{{"re:("}, {}, {}}, false, {}, {}});

@@ -110,7 +110,7 @@ const Wrong kSense[] = {
      "r.yaml:2:11", "give it a scheme: int8, fp8 ... (pare ops --formats)"},
     {"no_calibration", "version: 1\nquantize: {scheme: int8}\n" + kRest,
      "activations are quantized but nothing calibrates them", "r.yaml:2:11",
-     "add calibrate: {data: NAME}, or activations: {format: none}"},
+     "add calibrate: {data: NAME}, or activations: {format: none}, or {dynamic: true}"},
     {"percentile",
      "version: 1\ncalibrate: {data: calibration}\nquantize: {scheme: int8, activations: "
      "{calibrator: percentile(101)}}\n" +

@@ -1,0 +1,228 @@
+// Activations in every format and form: what is written computes what the format says, through the executor.
+#include "quant/activation.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/ir/schema.h"
+#include "engine/numeric/e4m3.h"
+#include "engine/run/session.h"
+#include "quant/apply_activation.h"
+#include "quant/plan.h"
+
+namespace pare::quant {
+namespace {
+
+constexpr std::int64_t kRows = 3, kWidth = 8;
+
+// x [batch, 3, 8] -> Relu6-free identity: y = x + 0, so that y is what the pair gives.
+Graph passes_through() {
+  Graph g;
+  g.opset = 21;
+  Value x;
+  x.name = "x";
+  x.dtype = DType::kF32;
+  x.shape = Shape({Dim::named("batch"), Dim::of(kRows), Dim::of(kWidth)});
+  g.inputs = {g.add_value(x)};
+  Node add;
+  add.op = "Add";
+  add.name = "add";
+  add.in = {g.inputs[0], g.add_constant("zero", Tensor::scalar(0.0f))};
+  Value y;
+  y.name = "y";
+  y.dtype = DType::kF32;
+  add.out = {g.add_value(y)};
+  g.outputs = {add.out[0]};
+  g.add_node(std::move(add));
+  infer_shapes(g);
+  return g;
+}
+
+std::vector<float> samples() {
+  std::vector<float> x;
+  for (int i = 0; i < 2 * kRows * kWidth; ++i)
+    x.push_back(static_cast<float>(std::sin(i * 1.7) * std::exp2(i % 7 - 3)));
+  for (int i = 0; i < kWidth; ++i) x[static_cast<std::size_t>(i)] = 0;  // one row of nothing
+  x[9] = -0.0f;
+  return x;
+}
+
+std::vector<float> quantized(const Format& format, const ActivationPlan& plan, const std::vector<float>& x) {
+  Graph g = passes_through();
+  ActivationSite site;
+  site.value = g.inputs[0];
+  site.uses = {{g.nodes()[0], 0}};
+  site.format = format;
+  apply_activation(g, site, plan);
+  infer_shapes(g);
+  verify(g);
+  ThreadPool pool(1);
+  Session session(std::make_shared<Graph>(g), {&pool, true, false});
+  const std::vector<Tensor> out = session.run({Tensor::from(DType::kF32, {2, kRows, kWidth}, x)});
+  return {out[0].as<float>(), out[0].as<float>() + out[0].size()};
+}
+
+Format format(DType dtype, Granularity granularity, bool symmetric, bool dynamic) {
+  Format f{dtype, granularity, 0, symmetric};
+  f.dynamic = dynamic;
+  return f;
+}
+
+// ONNX's formula in double: rounding before the zero point is added, saturation.
+float by_the_book(double x, double scale, double zero, double lowest, double largest) {
+  const double q = std::nearbyint(static_cast<float>(x) / static_cast<float>(scale));
+  return static_cast<float>(static_cast<float>(std::min(std::max(q + zero, lowest), largest) - zero) *
+                            static_cast<float>(scale));
+}
+
+TEST(ActivationForms, StaticIntegersOfEveryWidth) {
+  const std::vector<float> x = samples();
+  struct Case {
+    DType dtype;
+    bool symmetric;
+    double lowest, largest;
+  };
+  for (const Case& c :
+       {Case{DType::kI8, true, -128, 127}, Case{DType::kU8, true, 0, 255}, Case{DType::kU8, false, 0, 255},
+        Case{DType::kI16, true, -32768, 32767}, Case{DType::kU16, true, 0, 65535},
+        Case{DType::kU16, false, 0, 65535}, Case{DType::kI16, false, -32768, 32767},
+        Case{DType::kI4, true, -8, 7}, Case{DType::kU4, false, 0, 15}}) {
+    const Format f = format(c.dtype, Granularity::kTensor, c.symmetric, false);
+    const ActivationPlan plan = activation_from_range(f, {-3, 5, "given"});
+    EXPECT_FLOAT_EQ(plan.scale, c.symmetric ? 5.0f / static_cast<float>(std::exp2(bits(c.dtype) - 1) - 1)
+                                            : 8.0f / static_cast<float>(std::exp2(bits(c.dtype)) - 1));
+    const std::vector<float> y = quantized(f, plan, x);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_EQ(y[i], by_the_book(x[i], plan.scale, plan.zero_point, c.lowest, c.largest))
+          << to_string(f) << " " << x[i];
+  }
+}
+
+TEST(ActivationForms, ZeroPointsOfEveryWidth) {
+  const auto zero = [](DType dtype, bool symmetric) {
+    return activation_from_range(format(dtype, Granularity::kTensor, symmetric, false), {-1, 3, ""})
+        .zero_point;
+  };
+  EXPECT_EQ(zero(DType::kU8, false), 64);
+  EXPECT_EQ(zero(DType::kU16, false), 16384);
+  EXPECT_EQ(zero(DType::kI16, false), -16384);
+  EXPECT_EQ(zero(DType::kI8, false), -64);
+  EXPECT_EQ(zero(DType::kU4, false), 4);
+  EXPECT_EQ(zero(DType::kU8, true), 128);
+  EXPECT_EQ(zero(DType::kU16, true), 32768);
+  EXPECT_EQ(zero(DType::kI16, true), 0);
+  const ActivationPlan low =
+      activation_from_range(format(DType::kU16, Granularity::kTensor, false, false), {-3, -1, ""});
+  EXPECT_EQ(low.zero_point, 65535);
+  // The largest magnitude lands on the largest code of E5M2.
+  const ActivationPlan e5m2 =
+      activation_from_range(format(DType::kE5M2, Granularity::kTensor, true, false), {-1, 1, ""});
+  EXPECT_EQ(e5m2.scale, 1.0f / 57344);
+  // NVFP4: the block with the extreme gets the scale code 448, its largest value the code 6.
+  Format nvfp4 = format(DType::kE2M1, Granularity::kBlock, true, false);
+  nvfp4.block = 16;
+  EXPECT_EQ(activation_from_range(nvfp4, {-1, 2, ""}).scale, 2.0f / 2688);
+}
+
+TEST(ActivationForms, PerChannel) {
+  const std::vector<float> x = samples();
+  for (const bool symmetric : {true, false}) {
+    const Format f = format(symmetric ? DType::kI8 : DType::kU8, Granularity::kChannel, symmetric, false);
+    const ActivationPlan plan = activation_from_ranges(f, {{-1, 1, ""}, {0, 4, ""}, {-8, 2, ""}});
+    ASSERT_EQ(plan.channel_scales.size(), 3u);
+    EXPECT_EQ(plan.range.low, -8);
+    EXPECT_EQ(plan.range.high, 4);
+    const std::vector<float> y = quantized(f, plan, x);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t c = i / kWidth % kRows;
+      ASSERT_EQ(y[i], by_the_book(x[i], plan.channel_scales[c], plan.channel_zero_points[c],
+                                  symmetric ? -128 : 0, symmetric ? 127 : 255));
+    }
+  }
+}
+
+TEST(ActivationForms, DynamicPerTensor) {
+  const std::vector<float> x = samples();
+  float low = 0, high = 0;
+  for (const float v : x) low = std::min(low, v), high = std::max(high, v);
+  const std::vector<float> u8 = quantized(format(DType::kU8, Granularity::kTensor, false, true), {}, x);
+  const float scale = (high - low) / 255.0f;  // DynamicQuantizeLinear-11
+  const float zero = std::min(std::max(std::nearbyintf(0 - low / scale), 0.0f), 255.0f);
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(u8[i], by_the_book(x[i], scale, zero, 0, 255)) << x[i];
+  const float amax = std::max(-low, high);
+  const std::vector<float> i8 = quantized(format(DType::kI8, Granularity::kTensor, true, true), {}, x);
+  const std::vector<float> i16 = quantized(format(DType::kI16, Granularity::kTensor, true, true), {}, x);
+  const std::vector<float> fp8 = quantized(format(DType::kE4M3FN, Granularity::kTensor, true, true), {}, x);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(i8[i], by_the_book(x[i], amax / 127.0f, 0, -128, 127));
+    ASSERT_EQ(i16[i], by_the_book(x[i], amax / 32767.0f, 0, -32768, 32767));
+    ASSERT_EQ(fp8[i], decode_e4m3(encode_e4m3(x[i] / (amax / 448.0f))) * (amax / 448.0f));
+  }
+}
+
+TEST(ActivationForms, DynamicPerToken) {
+  const std::vector<float> x = samples();
+  for (const DType dtype : {DType::kI8, DType::kE4M3FN, DType::kI4}) {
+    const std::vector<float> y = quantized(format(dtype, Granularity::kToken, true, true), {}, x);
+    for (std::size_t row = 0; row < x.size(); row += kWidth) {
+      float amax = 0;
+      for (std::size_t i = row; i < row + kWidth; ++i) amax = std::max(amax, std::fabs(x[i]));
+      for (std::size_t i = row; i < row + kWidth; ++i) {
+        if (dtype == DType::kE4M3FN) {
+          const float s = std::max(amax / 448.0f, 0x1p-126f);
+          ASSERT_EQ(y[i], decode_e4m3(encode_e4m3(x[i] / s)) * s);
+        } else {
+          const float most = dtype == DType::kI4 ? 7 : 127, s = std::max(amax / most, 0x1p-126f);
+          ASSERT_EQ(y[i], by_the_book(x[i], s, 0, -most - 1, most)) << name(dtype);
+        }
+      }
+    }
+  }
+}
+
+struct Refused {
+  Format format;
+  Target target;
+  const char* says;
+};
+
+TEST(CheckActivation, WhatATargetCannotHoldIsSaidBeforeAnyWork) {
+  const auto f = format;
+  const Granularity tensor = Granularity::kTensor, channel = Granularity::kChannel,
+                    token = Granularity::kToken;
+  const Refused table[] = {
+      {f(DType::kI8, channel, true, false), Target::kTensorRT, "one scale per activation tensor"},
+      {f(DType::kI8, tensor, true, true), Target::kTensorRT, "no dynamic quantization to int8 per tensor"},
+      {f(DType::kI8, token, true, true), Target::kTensorRT, "no dynamic quantization to int8 per token"},
+      {f(DType::kU8, tensor, false, false), Target::kTensorRT, "no zero points"},
+      {f(DType::kI16, tensor, true, false), Target::kTensorRT, "does not quantize activations to int16"},
+      {f(DType::kE5M2, tensor, true, false), Target::kTensorRT,
+       "does not quantize activations to float8_e5m2"},
+      {f(DType::kI8, token, true, false), Target::kPare, "made at run time"},
+      {f(DType::kI8, channel, true, true), Target::kPare, "dynamic scales per channel"},
+      {f(DType::kU8, token, false, true), Target::kPare, "zero points is uint8, per tensor"},
+      {f(DType::kU8, token, true, true), Target::kPare, "scales per token are for signed codes"},
+      {f(DType::kE4M3FN, tensor, false, false), Target::kPare, "has no zero point"},
+      {f(DType::kI32, tensor, true, false), Target::kPare, "not quantized to int32"},
+      {f(DType::kF16, tensor, true, false), Target::kOnnxRuntime, "not quantized to float16"},
+  };
+  for (const Refused& row : table) {
+    try {
+      check_activation(row.format, row.target);
+      ADD_FAILURE() << to_string(row.format) << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(row.says), std::string::npos) << error.what();
+    }
+  }
+  for (const DType dtype : {DType::kI8, DType::kI16, DType::kU16, DType::kE5M2})
+    for (const Target target : {Target::kPare, Target::kOnnxRuntime})
+      EXPECT_NO_THROW(check_activation(f(dtype, tensor, true, false), target));
+  EXPECT_NO_THROW(check_activation(f(DType::kE4M3FN, tensor, true, false), Target::kTensorRT));
+  EXPECT_FALSE(needs_statistics(f(DType::kI8, token, true, true)));
+  EXPECT_TRUE(needs_statistics(f(DType::kI8, tensor, true, false)));
+}
+
+}  // namespace
+}  // namespace pare::quant
