@@ -15,25 +15,9 @@ bool is_nvfp4(const Format& format) {
   return format.dtype == DType::kE2M1 && format.granularity == Granularity::kBlock && format.block == 16;
 }
 
-void check_tensorrt(const Format& f) {
-  if (f.granularity == Granularity::kChannel)
-    throw make_error(ErrorCode::kUnsupported,
-                     "TensorRT takes one scale per activation tensor, not per channel")
-        .hint("granularity: tensor, or target pare or onnxruntime");
-  if (f.dynamic && f.granularity != Granularity::kBlock)
-    throw make_error(ErrorCode::kUnsupported, "TensorRT has no dynamic quantization to {} per {}",
-                     name(f.dtype), name(f.granularity))
-        .hint("calibrate it (granularity: tensor), or target pare or onnxruntime");
-  if (!f.symmetric)
-    throw make_error(ErrorCode::kUnsupported, "TensorRT takes no zero points").hint("symmetric: true");
-  if (f.granularity == Granularity::kTensor && f.dtype != DType::kI8 && f.dtype != DType::kE4M3FN)
-    throw make_error(ErrorCode::kUnsupported, "TensorRT does not quantize activations to {}", name(f.dtype))
-        .hint("int8 or float8_e4m3fn, or target pare or onnxruntime");
-}
-
 }  // namespace
 
-void check_activation(const Format& f, Target target) {
+void check_activation(const Format& f) {
   if (!f.active()) return;
   const FormatInfo& info = format_info(f.dtype);
   const bool known = (info.is_integer() && (info.bits == 4 || info.bits == 8 || info.bits == 16)) ||
@@ -57,7 +41,6 @@ void check_activation(const Format& f, Target target) {
   if (f.granularity == Granularity::kBlock && info.is_integer())
     throw make_error(ErrorCode::kUnsupported, "activations are not quantized to {} in blocks", info.name)
         .hint("granularity: tensor, channel or token");
-  if (target == Target::kTensorRT) check_tensorrt(f);
 }
 
 int activation_axis(const Graph& graph, const ActivationSite& site) {

@@ -1,14 +1,13 @@
 // Writes the Q/DQ of one activation into a graph, in the form that its format needs.
 //
-//   static                    QuantizeLinear, DequantizeLinear with constant scale and zero point; per
-//   channel with
-//                             an axis
-//   dynamic, uint8 with       DynamicQuantizeLinear, DequantizeLinear (opset 11); `pare convert --to
-//   qoperator` zero point, per tensor    makes MatMulInteger and ConvInteger of it dynamic, symmetric, per s
-//   = max(max|x| / largest code, 2^-126) over the whole tensor (Abs, ReduceMax, Div, tensor Max), then
-//   QuantizeLinear, DequantizeLinear with this s (opset 13; FP8 19; 16 bits 21) dynamic, per token        the
-//   same s over the last axis, kept as an axis of one; QuantizeLinear and
-//                             DequantizeLinear with one block as long as that axis (opset 21)
+// Static: QuantizeLinear and DequantizeLinear with constant scale and zero point; with an axis when there is
+// one for each channel.
+//
+// Dynamic uint8 with a zero point: DynamicQuantizeLinear and DequantizeLinear (opset 11).
+//
+// Dynamic, symmetric: s = max(max|x| / largest code, 2^-126) by Abs, ReduceMax, Div and Max, then
+// QuantizeLinear and DequantizeLinear with this s. Per tensor: over all of x (opset 13; FP8 19; 16 bits 21).
+// Per token: for each row of the last axis, which is one block then (opset 21).
 //
 // In the dynamic forms NaN anywhere makes the scale NaN, and so every value that shares it.
 #pragma once

@@ -2,6 +2,7 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
+#include "quant/activation.h"
 
 namespace pare::quant {
 namespace {
@@ -15,8 +16,8 @@ bool is_supported(DType dtype) {
   return dtype == DType::kI8 || dtype == DType::kU8 || dtype == DType::kE4M3FN || dtype == DType::kE5M2;
 }
 
-void check_pair(const Format& weights, const Format& activations, Target target) {
-  check_activation(activations, target);
+void check_pair(const Format& weights, const Format& activations) {
+  check_activation(activations);
   if (weights.active()) {
     if (!is_supported(weights.dtype))
       throw make_error(ErrorCode::kUnsupported, "quantizing to {} is not available", name(weights.dtype))
@@ -59,9 +60,9 @@ std::string to_string(const Format& format) {
 }
 
 void check(const Spec& spec) {
-  check_pair(spec.weights, spec.activations, spec.target);
+  check_pair(spec.weights, spec.activations);
   for (const Rule& rule : spec.rules)
-    check_pair(rule.weights.value_or(spec.weights), rule.activations.value_or(spec.activations), spec.target);
+    check_pair(rule.weights.value_or(spec.weights), rule.activations.value_or(spec.activations));
   if (spec.method != "auto" && spec.method != "rtn" && spec.method != "search")
     throw make_error(ErrorCode::kUnsupported, "method '{}' is not available", spec.method)
         .hint("methods: rtn (largest magnitude), search (least squared error), auto");

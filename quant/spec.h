@@ -58,8 +58,6 @@ struct Spec {
 
 // Error kUsage or kUnsupported for what this build cannot do, before any work.
 void check(const Spec& spec);
-// The part of it about the activations of one format (activation.cpp has the table).
-void check_activation(const Format& format, Target target);
 
 // The two formats behind a scheme name ("int8", "fp8"). Error kUsage with the list.
 struct Scheme {

@@ -20,6 +20,9 @@ std::string tensorrt_refuses(const Format& f, Role role) {
   if (!is_one_of(f.dtype, {DType::kI8, DType::kI4, DType::kE4M3FN, DType::kE2M1}))
     return fmt::format("TensorRT has no {}; it has int8, int4, float8_e4m3fn and float4_e2m1", type);
   if (role == Role::kActivation) {
+    if (f.dynamic && !block)
+      return fmt::format("TensorRT makes scales at run time for blocks only, not per {}",
+                         name(f.granularity));
     if (f.dtype == DType::kI4) return "TensorRT has int4 for weights only";
     if (f.granularity == Granularity::kChannel) return "TensorRT has one scale for a whole activation";
     if (block && f.dtype == DType::kI8) return "TensorRT has no blocks of int8";

@@ -12,7 +12,7 @@ void join_group_stats(const quant::Placement& placement, std::vector<const Tenso
   std::map<int, TensorStats> sums;
   for (std::size_t i = 0; i < stats.size(); ++i) {
     const int group = placement.activations[i].group;
-    if (group < 0) continue;
+    if (group < 0 || stats[i] == nullptr) continue;
     TensorStats part = *stats[i];
     part.channel_amax.clear();
     const auto it = sums.find(group);
@@ -23,7 +23,7 @@ void join_group_stats(const quant::Placement& placement, std::vector<const Tenso
   }
   for (std::size_t i = 0; i < stats.size(); ++i) {
     const int group = placement.activations[i].group;
-    if (group < 0) continue;
+    if (group < 0 || stats[i] == nullptr) continue;
     auto sum = std::make_shared<TensorStats>(sums.at(group));
     sum->name = stats[i]->name;
     stats[i] = sum.get();

@@ -11,6 +11,7 @@
 #include "engine/run/session.h"
 #include "quant/apply_activation.h"
 #include "quant/plan.h"
+#include "quant/target_rules.h"
 
 namespace pare::quant {
 namespace {
@@ -193,13 +194,13 @@ TEST(CheckActivation, WhatATargetCannotHoldIsSaidBeforeAnyWork) {
   const Granularity tensor = Granularity::kTensor, channel = Granularity::kChannel,
                     token = Granularity::kToken;
   const Refused table[] = {
-      {f(DType::kI8, channel, true, false), Target::kTensorRT, "one scale per activation tensor"},
-      {f(DType::kI8, tensor, true, true), Target::kTensorRT, "no dynamic quantization to int8 per tensor"},
-      {f(DType::kI8, token, true, true), Target::kTensorRT, "no dynamic quantization to int8 per token"},
+      {f(DType::kI8, channel, true, false), Target::kTensorRT, "one scale for a whole activation"},
+      {f(DType::kI8, channel, true, false), Target::kOnnxRuntime, "one scale for a whole activation"},
+      {f(DType::kI8, tensor, true, true), Target::kTensorRT, "at run time for blocks only, not per tensor"},
+      {f(DType::kI8, token, true, true), Target::kTensorRT, "at run time for blocks only, not per token"},
       {f(DType::kU8, tensor, false, false), Target::kTensorRT, "no zero points"},
-      {f(DType::kI16, tensor, true, false), Target::kTensorRT, "does not quantize activations to int16"},
-      {f(DType::kE5M2, tensor, true, false), Target::kTensorRT,
-       "does not quantize activations to float8_e5m2"},
+      {f(DType::kI16, tensor, true, false), Target::kTensorRT, "TensorRT has no int16"},
+      {f(DType::kE5M2, tensor, true, false), Target::kTensorRT, "TensorRT has no float8_e5m2"},
       {f(DType::kI8, token, true, false), Target::kPare, "made at run time"},
       {f(DType::kI8, channel, true, true), Target::kPare, "dynamic scales per channel"},
       {f(DType::kU8, token, false, true), Target::kPare, "zero points is uint8, per tensor"},
@@ -209,17 +210,24 @@ TEST(CheckActivation, WhatATargetCannotHoldIsSaidBeforeAnyWork) {
       {f(DType::kF16, tensor, true, false), Target::kOnnxRuntime, "not quantized to float16"},
   };
   for (const Refused& row : table) {
+    Spec spec;
+    spec.target = row.target;
+    spec.activations = row.format;
+    spec.weights.dtype = DType::kUndefined;
     try {
-      check_activation(row.format, row.target);
+      place(passes_through(), spec);
       ADD_FAILURE() << to_string(row.format) << " was accepted";
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(row.says), std::string::npos) << error.what();
     }
   }
   for (const DType dtype : {DType::kI8, DType::kI16, DType::kU16, DType::kE5M2})
-    for (const Target target : {Target::kPare, Target::kOnnxRuntime})
-      EXPECT_NO_THROW(check_activation(f(dtype, tensor, true, false), target));
-  EXPECT_NO_THROW(check_activation(f(DType::kE4M3FN, tensor, true, false), Target::kTensorRT));
+    for (const Target target : {Target::kPare, Target::kOnnxRuntime}) {
+      EXPECT_NO_THROW(check_activation(f(dtype, tensor, true, false)));
+      EXPECT_EQ(why_target_refuses(target, f(dtype, tensor, true, false), Role::kActivation), "");
+    }
+  EXPECT_EQ(why_target_refuses(Target::kTensorRT, f(DType::kE4M3FN, tensor, true, false), Role::kActivation),
+            "");
   EXPECT_FALSE(needs_statistics(f(DType::kI8, token, true, true)));
   EXPECT_TRUE(needs_statistics(f(DType::kI8, tensor, true, false)));
 }
