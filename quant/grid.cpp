@@ -112,6 +112,15 @@ std::vector<float> written_scales(const GridFormat& format, const Grid& grid) {
   return written;
 }
 
+void amax_choice(const GridFormat& format, float low, float high, float global, float* scale, int* zero) {
+  const Extremes e{low, high};
+  *scale = e.amax() > 0 ? round_scale(format, amax_scale(format, e), global) : 0;
+  if (!std::isnormal(*scale)) *scale = format.scales == DType::kE4M3FN ? global : 1;
+  if (format.symmetric) return;
+  const double code = std::nearbyint(format.lowest_code() - static_cast<double>(low / *scale));
+  *zero = static_cast<int>(std::clamp(code, format.lowest_code(), format.largest_code()));
+}
+
 Grid amax_grid(const GridFormat& format, const RowShape& shape, const float* weight, ThreadPool& pool) {
   Grid grid;
   const auto count = static_cast<std::size_t>(shape.rows * groups_of(format, shape));
@@ -126,13 +135,9 @@ Grid amax_grid(const GridFormat& format, const RowShape& shape, const float* wei
     for_groups(format, shape, begin, end, [&](std::int64_t g, std::int64_t at, std::int64_t n) {
       const Extremes e = extremes(weight + at, n);
       const auto i = static_cast<std::size_t>(g);
-      float scale = e.amax() > 0 ? round_scale(format, amax_scale(format, e), grid.global) : 0;
-      if (!std::isnormal(scale)) scale = round_scale(format, 1.0, grid.global);
-      grid.scales[i] = scale;
-      if (format.symmetric) return;
-      const double zero = std::nearbyint(format.lowest_code() - static_cast<double>(e.low / scale));
-      grid.zero_points[i] =
-          static_cast<std::int32_t>(std::clamp(zero, format.lowest_code(), format.largest_code()));
+      int zero = 0;
+      amax_choice(format, e.low, e.high, grid.global, &grid.scales[i], &zero);
+      if (!format.symmetric) grid.zero_points[i] = zero;
     });
   });
   return grid;

@@ -1,0 +1,143 @@
+#include "quant/grid_search_simd.h"
+
+namespace pare::PARE_SIMD {
+namespace {
+
+constexpr int kLanes = kSearchLanes;
+
+// The largest power of two not above |a|; 0 where |a| is denormal.
+PARE_INLINE F32 binade(F32 a) {
+#if PARE_SIMD_LEVEL == 2
+  return {_mm512_and_ps(a.v, _mm512_castsi512_ps(_mm512_set1_epi32(0x7F800000)))};
+#elif PARE_SIMD_LEVEL == 1
+  return {_mm256_and_ps(a.v, _mm256_castsi256_ps(_mm256_set1_epi32(0x7F800000)))};
+#else
+  return {std::bit_cast<float>(std::bit_cast<std::uint32_t>(a.v) & 0x7F800000u)};
+#endif
+}
+
+template <bool kInteger>
+PARE_INLINE F32 steps(F32 quotient, F32 low, F32 high, F32 smallest, F32 magic) {
+  const F32 inside = min(max(quotient, low), high);
+  const F32 shift = kInteger ? magic : max(binade(inside), smallest) * magic;
+  return (inside + shift) - shift;
+}
+
+// Sums of one candidate over a tile, for the lanes [v, v + F32::kLanes).
+template <bool kInteger, bool kWeighted, bool kExact, bool kMoments>
+PARE_INLINE void one_pass(const SearchTile& tile, const SearchCodec& codec, const SearchLanes& lanes, int v,
+                          F32& ee, F32& ed, F32& dd) {
+  const F32 scale = F32::load(lanes.scale + v), low = F32::load(lanes.low + v),
+            high = F32::load(lanes.high + v);
+  const F32 inverse = F32::set(1.0f) / scale;
+  const F32 smallest = F32::set(codec.smallest_normal), magic = F32::set(codec.magic);
+  ee = F32::zero(), ed = F32::zero(), dd = F32::zero();
+  const float* x = tile.x + v;
+  const float* h = kWeighted ? tile.h + v : nullptr;
+  for (std::int64_t i = 0; i < tile.rows; ++i, x += kLanes) {
+    const F32 value = F32::load(x);
+    const F32 d = steps<kInteger>(kExact ? value / scale : value * inverse, low, high, smallest, magic);
+    const F32 e = value - d * scale;
+    F32 he = e, hd = d;
+    if constexpr (kWeighted) {
+      const F32 weight = F32::load(h);
+      he = e * weight;
+      if constexpr (kMoments) hd = d * weight;
+      h += kLanes;
+    }
+    ee = ee + he * e;
+    if constexpr (kMoments) {
+      ed = ed + he * d;
+      dd = dd + hd * d;
+    }
+  }
+}
+
+PARE_INLINE void add(F32 sums, double* into) {
+  float lane[F32::kLanes];
+  sums.store(lane);
+  for (int i = 0; i < F32::kLanes; ++i) into[i] += static_cast<double>(lane[i]);
+}
+
+template <bool kInteger, bool kWeighted, bool kExact>
+void moments(const SearchTile& tile, const SearchCodec& codec, const SearchLanes* lanes, int count,
+             SearchSums* sums) {
+  for (int c = 0; c < count; ++c)
+    for (int v = 0; v < kLanes; v += F32::kLanes) {
+      F32 ee, ed, dd;
+      one_pass<kInteger, kWeighted, kExact, true>(tile, codec, lanes[c], v, ee, ed, dd);
+      add(ee, sums[c].ee + v);
+      add(ed, sums[c].ed + v);
+      add(dd, sums[c].dd + v);
+    }
+}
+
+template <bool kInteger, bool kWeighted>
+void errors_only(const SearchTile& tile, const SearchCodec& codec, const SearchLanes* lanes, int count,
+                 double* errors) {
+  for (int c = 0; c < count; ++c)
+    for (int v = 0; v < kLanes; v += F32::kLanes) {
+      F32 ee, ed, dd;
+      one_pass<kInteger, kWeighted, true, false>(tile, codec, lanes[c], v, ee, ed, dd);
+      add(ee, errors + c * kLanes + v);
+    }
+}
+
+}  // namespace
+
+void search_sums(const SearchTile& tile, const SearchCodec& codec, const SearchLanes* lanes, int count,
+                 bool exact, SearchSums* sums) {
+  const int which = (codec.is_integer ? 4 : 0) + (tile.h != nullptr ? 2 : 0) + (exact ? 1 : 0);
+  constexpr decltype(&moments<true, true, true>) kTable[] = {
+      moments<false, false, false>, moments<false, false, true>, moments<false, true, false>,
+      moments<false, true, true>,   moments<true, false, false>, moments<true, false, true>,
+      moments<true, true, false>,   moments<true, true, true>};
+  kTable[which](tile, codec, lanes, count, sums);
+}
+
+void search_errors(const SearchTile& tile, const SearchCodec& codec, const SearchLanes* lanes, int count,
+                   double* errors) {
+  if (codec.is_integer)
+    (tile.h != nullptr ? errors_only<true, true> : errors_only<true, false>)(tile, codec, lanes, count,
+                                                                             errors);
+  else
+    (tile.h != nullptr ? errors_only<false, true> : errors_only<false, false>)(tile, codec, lanes, count,
+                                                                               errors);
+}
+
+void search_clipped(const SearchTile& tile, const float* edge, double* errors) {
+  for (int v = 0; v < kLanes; v += F32::kLanes) {
+    const F32 limit = F32::load(edge + v);
+    F32 sum = F32::zero();
+    for (std::int64_t i = 0; i < tile.rows; ++i) {
+      const F32 over = max(abs(F32::load(tile.x + i * kLanes + v)) - limit, F32::zero());
+      const F32 weighted = tile.h != nullptr ? over * F32::load(tile.h + i * kLanes + v) : over;
+      sum = sum + weighted * over;
+    }
+    add(sum, errors + v);
+  }
+}
+
+bool search_extremes(const float* w, std::int64_t n, float* low, float* high) {
+  F32 least = F32::zero(), largest = F32::zero(), odd = F32::zero();
+  const auto look = [&](F32 x) __attribute__((always_inline)) {
+    least = min(x, least);
+    largest = max(x, largest);
+    odd = odd + (x - x);  // NaN if x is no number
+  };
+  std::int64_t i = 0;
+  for (; i + F32::kLanes <= n; i += F32::kLanes) look(F32::load(w + i));
+  if (i < n) look(F32::load(w + i, static_cast<int>(n - i)));
+  float a[F32::kLanes], b[F32::kLanes], c[F32::kLanes];
+  least.store(a), largest.store(b), odd.store(c);
+  *low = *high = 0;
+  float sum = 0;
+  for (int k = 0; k < F32::kLanes; ++k) {
+    *low = a[k] < *low ? a[k] : *low;
+    *high = b[k] > *high ? b[k] : *high;
+    sum += c[k];
+  }
+  return sum == 0;
+}
+
+}  // namespace pare::PARE_SIMD

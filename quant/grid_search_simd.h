@@ -1,0 +1,56 @@
+// Internal to quant: the inner loops of grid_search.cpp, compiled once for every instruction class.
+//
+// A tile is x[n][kSearchLanes]: lane l is a group (or every 16th weight of a long one) with a scale of its
+// own. Sums run down a lane in order, in float32 within a tile and in double over tiles, and no operation
+// joins two lanes, so every class has the same bits. Products are not fused into sums (-ffp-contract=off).
+#pragma once
+
+#include <cstdint>
+
+#include "engine/ops/simd.h"
+
+namespace pare {
+
+inline constexpr int kSearchLanes = 16;
+inline constexpr std::int64_t kTileRows = 128;  // float32 sums are no longer than this
+
+struct SearchTile {
+  const float* x;     // [rows][16]
+  const float* h;     // importance, [rows][16], or nullptr: 1
+  std::int64_t rows;  // at most kTileRows
+};
+
+// How a quotient becomes a number of steps: rounded to a multiple of 1 (integers), or of the step of its
+// binade (floats), after it was clamped.
+struct SearchCodec {
+  bool is_integer = true;
+  float smallest_normal = 0;  // floats: 2^-6 for E4M3
+  float magic = 0;            // 1.5 * 2^23; floats: 1.5 * 2^(23 - mantissa bits), times the binade
+};
+
+// One candidate: kSearchLanes scales, and the least and the largest number of steps.
+struct SearchLanes {
+  alignas(64) float scale[kSearchLanes];
+  alignas(64) float low[kSearchLanes], high[kSearchLanes];
+};
+
+// With d = steps(x / scale) and e = x - d * scale:
+struct SearchSums {
+  alignas(64) double ee[kSearchLanes];  // sum of h e e
+  alignas(64) double ed[kSearchLanes];  // sum of h e d
+  alignas(64) double dd[kSearchLanes];  // sum of h d d
+};
+
+// Adds to sums[0, count). `exact`: a true division, as encode() does; else a product with 1 / scale.
+PARE_SIMD_DECLARE(void search_sums(const SearchTile& tile, const SearchCodec& codec, const SearchLanes* lanes,
+                                   int count, bool exact, SearchSums* sums))
+// Only ee, exact: errors[count][16].
+PARE_SIMD_DECLARE(void search_errors(const SearchTile& tile, const SearchCodec& codec,
+                                     const SearchLanes* lanes, int count, double* errors))
+// errors[16] += sum of h * max(|x| - edge, 0)^2.
+PARE_SIMD_DECLARE(void search_clipped(const SearchTile& tile, const float* edge, double* errors))
+
+// Extremes of w[0, n), extended to hold 0. False, and the extremes undefined, if one is NaN or infinite.
+PARE_SIMD_DECLARE(bool search_extremes(const float* w, std::int64_t n, float* low, float* high))
+
+}  // namespace pare

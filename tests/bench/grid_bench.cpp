@@ -1,0 +1,122 @@
+// Scale search of weights, format by format, on Gaussian and Student t(5) weights in bfloat16 steps: the
+// squared error as a ratio to the rule of the largest magnitude, and GB/s of float32 read on one core.
+//
+//   grid_bench [MEGABYTES]     of float32 a tensor, default 4
+#include <cmath>
+#include <cstdlib>
+#include <random>
+
+#include "engine/base/isa.h"
+#include "engine/numeric/bf16.h"
+#include "quant/grid_search.h"
+#include "tests/bench/bench.h"
+
+namespace pare::quant {
+namespace {
+
+std::vector<float> values(std::int64_t n, bool student) {
+  std::mt19937_64 random(11);
+  std::normal_distribution<double> normal(0, 1);
+  std::chi_squared_distribution<double> chi(5);
+  std::vector<float> w(static_cast<std::size_t>(n));
+  for (float& v : w) {
+    const double x = student ? normal(random) / std::sqrt(chi(random) / 5) : normal(random);
+    v = decode_bf16(encode_bf16(static_cast<float>(0.02 * x)));
+  }
+  return w;
+}
+
+struct Case {
+  const char* name;
+  GridFormat format;
+  double base;               // the scale of the baseline is amax / base; 0: amax_grid's own
+  double gaussian, student;  // ratios that are asked for; 0: none
+};
+
+GridFormat format(DType codes, std::int64_t group, DType scales, bool symmetric = true, bool positive = false,
+                  int bits = 0) {
+  GridFormat f;
+  f.codes = codes, f.group = group, f.scales = scales, f.symmetric = symmetric, f.positive = positive,
+  f.bits = bits;
+  return f;
+}
+
+std::vector<Case> cases() {
+  const DType b16 = DType::kBF16, f32 = DType::kF32;
+  return {
+      {"int4 g128", format(DType::kI4, 128, b16), 7.5, .77, .75},
+      {"int4 g128 positive", format(DType::kI4, 128, b16, true, true), 7.5, 0, 0},
+      {"int4 g128 asym", format(DType::kU4, 128, b16, false), 7.5, .74, .60},
+      {"int4 g32", format(DType::kI4, 32, b16), 7.5, .73, .74},
+      {"int4 g32 asym", format(DType::kU4, 32, b16, false), 7.5, .68, .57},
+      {"int3 g128", format(DType::kI4, 128, b16, true, false, 3), 0, 0, 0},
+      {"int3 g128 asym", format(DType::kU4, 128, b16, false, false, 3), 0, 0, 0},
+      {"int2 g64", format(DType::kI2, 64, b16), 0, 0, 0},
+      {"int2 g64 asym", format(DType::kU2, 64, b16, false), 0, 0, 0},
+      {"int8 channel", format(DType::kI8, 0, f32), 0, 0, 0},
+      {"int8 channel positive", format(DType::kI8, 0, f32, true, true), 0, 0, 0},
+      {"uint8 channel asym", format(DType::kU8, 0, f32, false), 0, 0, 0},
+      {"fp8 e4m3 channel", format(DType::kE4M3FN, 0, f32), 0, .965, .970},
+      {"fp8 e5m2 channel", format(DType::kE5M2, 0, f32), 0, 0, 0},
+      {"e2m1 g16 float", format(DType::kE2M1, 16, f32), 0, 0, 0},
+      {"e2m1 g32 bf16", format(DType::kE2M1, 32, b16), 0, 0, 0},
+      {"nvfp4", format(DType::kE2M1, 16, DType::kE4M3FN), 0, .731, .792},
+      {"mxfp4", format(DType::kE2M1, 32, DType::kE8M0), 0, .964, .946},
+      {"mxfp8", format(DType::kE4M3FN, 32, DType::kE8M0), 0, 0, 0},
+  };
+}
+
+double baseline(const Case& c, const RowShape& shape, const std::vector<float>& w, ThreadPool& pool) {
+  GridFormat f = c.format;
+  f.symmetric = true;
+  if (c.base == 7.5) f.codes = DType::kI4;
+  if (c.base == 0) f.symmetric = c.format.symmetric;
+  Grid grid = amax_grid(f, shape, w.data(), pool);
+  if (c.base == 7.5)  // amax_grid divides by 7
+    for (std::size_t g = 0; g < grid.scales.size(); ++g) {
+      float amax = 0;
+      for (std::int64_t i = 0; i < f.group; ++i)
+        amax =
+            std::max(amax, std::fabs(w[g * static_cast<std::size_t>(f.group) + static_cast<std::size_t>(i)]));
+      grid.scales[g] = round_scale(f, static_cast<double>(amax) / 7.5, 1);
+    }
+  return grid_error(f, shape, grid, w.data(), {}, pool);
+}
+
+bool run(std::int64_t megabytes) {
+  ThreadPool pool(1);
+  const RowShape shape = RowShape::whole(megabytes * 64, 4096);
+  bool good = true;
+  const std::vector<float> gaussian = values(shape.count(), false), student = values(shape.count(), true);
+  std::vector<float> importance(4096);
+  for (std::size_t i = 0; i < importance.size(); ++i)
+    importance[i] = std::exp2(static_cast<float>(i * 7 % 5));
+  for (const Case& c : cases()) {
+    double ratio[2];
+    for (const bool t5 : {false, true}) {
+      const std::vector<float>& w = t5 ? student : gaussian;
+      const Grid found = choose_grid(c.format, shape, w.data(), {}, pool);
+      ratio[t5] = grid_error(c.format, shape, found, w.data(), {}, pool) / baseline(c, shape, w, pool);
+    }
+    fmt::print("{{\"name\":\"{}\",\"gaussian\":{:.4f},\"t5\":{:.4f},\"asked\":[{},{}]}}\n", c.name, ratio[0],
+               ratio[1], c.gaussian, c.student);
+    good &= (c.gaussian == 0 || ratio[0] <= c.gaussian) && (c.student == 0 || ratio[1] <= c.student);
+    GridSearch weighted;
+    weighted.importance = importance.data();
+    for (const bool h : {false, true})
+      bench::measure(
+          {fmt::format("search/{}{}/{}", c.name, h ? " weighted" : "", name(isa())),
+           [&] { choose_grid(c.format, shape, gaussian.data(), h ? weighted : GridSearch{}, pool); },
+           [] { return true; }, shape.count() * 4},
+          0, 3);
+  }
+  return good;
+}
+
+}  // namespace
+}  // namespace pare::quant
+
+int main(int argc, char** argv) {
+  if (argc > 2) pare::set_isa(pare::isa_from_name(argv[2]));
+  return pare::quant::run(argc > 1 ? std::max(1, std::atoi(argv[1])) : 4) ? 0 : 1;
+}
