@@ -9,6 +9,7 @@
 #include "engine/numeric/e8m0.h"
 #include "engine/numeric/f16.h"
 #include "engine/numeric/table.h"
+#include "quant/grid_search.h"
 
 namespace pare::quant {
 namespace {
@@ -17,24 +18,6 @@ constexpr double kLargestE4m3 = 448;
 constexpr float kSmallestE4m3 = 0x1p-9f;
 
 const FormatInfo& info_of(const GridFormat& format) { return format_info(format.codes); }
-
-// Exponent of the largest finite value: 2 for E2M1 (6), 8 for E4M3 (448), 15 for E5M2.
-int largest_exponent(const FormatInfo& info) { return std::ilogb(info.largest); }
-
-struct Extremes {
-  float low = 0, high = 0;  // extended to hold 0
-  double amax() const { return std::max(-static_cast<double>(low), static_cast<double>(high)); }
-};
-
-Extremes extremes(const float* w, std::int64_t n) {
-  Extremes e;
-  for (std::int64_t i = 0; i < n; ++i) {
-    if (!std::isfinite(w[i])) fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
-    e.low = std::min(e.low, w[i]);
-    e.high = std::max(e.high, w[i]);
-  }
-  return e;
-}
 
 // Calls visit(group index in the tensor, first element, length) for the groups of rows [begin, end).
 template <class Visit>
@@ -49,15 +32,6 @@ void for_groups(const GridFormat& format, const RowShape& shape, std::int64_t be
       for (std::int64_t c = s; c < s + segment; c += width)
         visit(g++, row * shape.cols + c, std::min(width, s + segment - c));
   }
-}
-
-double amax_scale(const GridFormat& format, const Extremes& e) {
-  const FormatInfo& info = info_of(format);
-  if (format.scales == DType::kE8M0) return std::ldexp(1.0, std::ilogb(e.amax()) - largest_exponent(info));
-  if (!format.symmetric)
-    return (static_cast<double>(e.high) - static_cast<double>(e.low)) /
-           (format.largest_code() - format.lowest_code());
-  return e.amax() / format.largest_code();
 }
 
 }  // namespace
@@ -112,35 +86,10 @@ std::vector<float> written_scales(const GridFormat& format, const Grid& grid) {
   return written;
 }
 
-void amax_choice(const GridFormat& format, float low, float high, float global, float* scale, int* zero) {
-  const Extremes e{low, high};
-  *scale = e.amax() > 0 ? round_scale(format, amax_scale(format, e), global) : 0;
-  if (!std::isnormal(*scale)) *scale = format.scales == DType::kE4M3FN ? global : 1;
-  if (format.symmetric) return;
-  const double code = std::nearbyint(format.lowest_code() - static_cast<double>(low / *scale));
-  *zero = static_cast<int>(std::clamp(code, format.lowest_code(), format.largest_code()));
-}
-
 Grid amax_grid(const GridFormat& format, const RowShape& shape, const float* weight, ThreadPool& pool) {
-  Grid grid;
-  const auto count = static_cast<std::size_t>(shape.rows * groups_of(format, shape));
-  grid.scales.resize(count);
-  if (!format.symmetric) grid.zero_points.resize(count);
-  if (format.scales == DType::kE4M3FN) {
-    const double amax = extremes(weight, shape.count()).amax();
-    grid.global = static_cast<float>(amax / (info_of(format).largest * kLargestE4m3));
-    if (!std::isnormal(grid.global)) grid.global = 1;
-  }
-  pool.parallel_for(shape.rows, 1, [&](std::int64_t begin, std::int64_t end) {
-    for_groups(format, shape, begin, end, [&](std::int64_t g, std::int64_t at, std::int64_t n) {
-      const Extremes e = extremes(weight + at, n);
-      const auto i = static_cast<std::size_t>(g);
-      int zero = 0;
-      amax_choice(format, e.low, e.high, grid.global, &grid.scales[i], &zero);
-      if (!format.symmetric) grid.zero_points[i] = zero;
-    });
-  });
-  return grid;
+  GridSearch options;
+  options.search = false;
+  return choose_grid(format, shape, weight, options, pool);
 }
 
 void encode(const GridFormat& format, const RowShape& shape, const Grid& grid, const float* weight,

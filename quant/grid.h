@@ -59,9 +59,6 @@ struct Grid {
 // and the scale rounded to its type.
 Grid amax_grid(const GridFormat& format, const RowShape& shape, const float* weight, ThreadPool& pool);
 
-// The same for one group with these extremes (extended to hold 0).
-void amax_choice(const GridFormat& format, float low, float high, float global, float* scale, int* zero);
-
 // One code a byte, in its low bits.
 void encode(const GridFormat& format, const RowShape& shape, const Grid& grid, const float* weight,
             std::uint8_t* codes, ThreadPool& pool);

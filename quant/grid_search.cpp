@@ -40,16 +40,24 @@ WeightGroup group_at(const GridFormat& format, const GridSource& source, std::in
   return {source.weight + row * shape.cols + begin, h == nullptr ? nullptr : h + begin, n, index};
 }
 
-// Calls body(batch) over all groups, `stride` batches apart; a group longer than a lane has its own batch.
-// What a batch holds does not depend on threads.
+// A group longer than a lane has a batch of its own.
+std::int64_t lanes_of(const GridFormat& format, const RowShape& shape) {
+  const std::int64_t width = format.group == 0 ? shape.cols : std::min(format.group, shape.segment);
+  return width > SearchBatch::kLongest ? 1 : kSearchLanes;
+}
+
+std::int64_t batches_of(const GridFormat& format, const RowShape& shape, std::int64_t stride) {
+  const std::int64_t groups = shape.rows * groups_of(format, shape), lanes = lanes_of(format, shape);
+  return ((groups + lanes - 1) / lanes + stride - 1) / stride;
+}
+
+// Calls body(batch, number) over all groups, or over every `stride`-th batch. What a batch holds does not
+// depend on threads.
 void for_batches(const GridFormat& format, const GridSource& source, std::int64_t stride, ThreadPool& pool,
                  const std::function<void(SearchBatch&, std::int64_t)>& body) {
   const std::int64_t groups = source.shape.rows * groups_of(format, source.shape);
-  const std::int64_t width =
-      format.group == 0 ? source.shape.cols : std::min(format.group, source.shape.segment);
-  const std::int64_t lanes = width > SearchBatch::kLongest ? 1 : kSearchLanes;
-  const std::int64_t batches = (groups + lanes - 1) / lanes;
-  pool.parallel_for((batches + stride - 1) / stride, 1, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t lanes = lanes_of(format, source.shape);
+  pool.parallel_for(batches_of(format, source.shape, stride), 1, [&](std::int64_t begin, std::int64_t end) {
     SearchBatch batch;
     WeightGroup list[kSearchLanes];
     for (std::int64_t b = begin; b < end; ++b) {
@@ -62,7 +70,7 @@ void for_batches(const GridFormat& format, const GridSource& source, std::int64_
   });
 }
 
-float amax_global(const GridFormat& format, const std::vector<GridSource>& sources) {
+double amax_of(const std::vector<GridSource>& sources) {
   float amax = 0;
   for (const GridSource& s : sources) {
     float low = 0, high = 0;
@@ -70,9 +78,32 @@ float amax_global(const GridFormat& format, const std::vector<GridSource>& sourc
       fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
     amax = std::max({amax, -low, high});
   }
-  const auto global =
-      static_cast<float>(static_cast<double>(amax) / (format_info(format.codes).largest * 448));
-  return std::isnormal(global) ? global : 1;
+  return static_cast<double>(amax);
+}
+
+LaneChoice choose(const LaneSearch& lanes, const GridSearch& options, SearchBatch& batch) {
+  if (options.four_over_six) return lanes.four_over_six(batch);
+  return options.search ? lanes.search(batch) : lanes.amax(batch);
+}
+
+// Total error of each global scale over some of the groups.
+std::vector<double> errors_of(const GridFormat& format, const std::vector<float>& globals,
+                              const GridSource& source, std::int64_t stride, ThreadPool& pool) {
+  std::vector<LaneSearch> searches;
+  for (const float global : globals) searches.emplace_back(format, global);
+  const std::int64_t batches = batches_of(format, source.shape, stride);
+  std::vector<double> each(static_cast<std::size_t>(batches) * globals.size());
+  for_batches(format, source, stride, pool, [&](SearchBatch& batch, std::int64_t b) {
+    for (std::size_t g = 0; g < globals.size(); ++g) {
+      const LaneChoice choice = searches[g].search(batch);
+      double sum = 0;
+      for (int l = 0; l < batch.count(); ++l) sum += choice.error[l] * batch.unit(l);
+      each[static_cast<std::size_t>(b) * globals.size() + g] = sum;
+    }
+  });
+  std::vector<double> total(globals.size());
+  for (std::size_t i = 0; i < each.size(); ++i) total[i % globals.size()] += each[i];
+  return total;
 }
 
 }  // namespace
@@ -89,18 +120,43 @@ Grid choose_grid(const GridFormat& format, const RowShape& shape, const float* w
   if (!format.symmetric) grid.zero_points.resize(count);
   const LaneSearch lanes(format, grid.global);
   for_batches(format, source, 1, pool, [&](SearchBatch& batch, std::int64_t) {
-    const LaneChoice choice = options.search ? lanes.search(batch) : lanes.amax(batch);
+    const LaneChoice choice = choose(lanes, options, batch);
     for (int l = 0; l < batch.count(); ++l) {
       const auto i = static_cast<std::size_t>(batch.group(l).index);
       grid.scales[i] = choice.scale[l];
-      if (!format.symmetric) grid.zero_points[i] = choice.zero[l];
+      if (!format.symmetric) grid.zero_points[i] = static_cast<std::int32_t>(choice.zero[l]);
     }
   });
   return grid;
 }
 
-float choose_global(const GridFormat& format, const std::vector<GridSource>& sources, ThreadPool&) {
-  return amax_global(format, sources);
+float choose_global(const GridFormat& format, const std::vector<GridSource>& sources, ThreadPool& pool) {
+  constexpr std::int64_t kSample = 2048;
+  constexpr double kEighth = 1.0905077326652577;  // of an octave
+  if (sources.empty()) return 1;
+  const GridSearch& options = sources[0].options;
+  const double codes = format.largest_code() * (options.four_over_six ? 256 : 448);
+  const auto base = static_cast<float>(amax_of(sources) / codes);
+  if (!std::isnormal(base)) return 1;
+  if (!options.search || !options.search_global || options.four_over_six) return base;
+  std::vector<float> globals;
+  double multiple = 1;
+  for (int i = 0; i <= 8; ++i, multiple *= kEighth) {
+    const auto global = static_cast<float>(static_cast<double>(base) * multiple);
+    if (std::isnormal(global)) globals.push_back(global);
+  }
+  std::int64_t groups = 0;
+  for (const GridSource& s : sources) {
+    check_importance(s.shape, s.options);
+    groups += s.shape.rows * groups_of(format, s.shape);
+  }
+  const std::int64_t stride = std::max<std::int64_t>(1, groups / kSample);
+  std::vector<double> total(globals.size());
+  for (const GridSource& s : sources) {
+    const std::vector<double> errors = errors_of(format, globals, s, stride, pool);
+    for (std::size_t g = 0; g < globals.size(); ++g) total[g] += errors[g];
+  }
+  return globals[static_cast<std::size_t>(std::min_element(total.begin(), total.end()) - total.begin())];
 }
 
 double grid_error(const GridFormat& format, const RowShape& shape, const Grid& grid, const float* weight,

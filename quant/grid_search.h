@@ -35,10 +35,15 @@ struct GridSearch {
   const float* importance = nullptr;
   std::int64_t importance_rows = 0;
 
-  // Two-level formats: the global scale to use; 0: chosen here, by total error where search_global is set,
-  // else amax / (largest code * 448).
+  // Two-level formats: the global scale to use; 0: chosen here: amax / (largest code * 448), or, where
+  // search_global is set, the multiple of that, of nine over one octave, of least total error (of 2048 groups
+  // at even distances in a larger weight). What matters is which E4M3 codes the groups' scales fall between,
+  // and that the group of the largest weight has codes above its own.
   float global = 0;
   bool search_global = true;
+  // Two-level formats: of the block scales only the largest magnitude over 6 and over 4, with a global scale
+  // of amax / (6 * 256) (arXiv 2512.02010). Never better than the search, but what other programs write.
+  bool four_over_six = false;
 };
 
 Grid choose_grid(const GridFormat& format, const RowShape& shape, const float* weight,

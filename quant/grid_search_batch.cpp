@@ -1,20 +1,19 @@
 #include "quant/grid_search_batch.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 
 #include "engine/base/error.h"
 
 namespace pare::quant {
 namespace {
 
-// The power of two that brings `largest` into [1, 2); 1 for 0.
+// The power of two that brings `largest` into [1, 2), as far as both are normal numbers; 1 for 0.
 float normalizer(float largest) {
-  if (largest == 0) return 1;
-  return std::ldexp(1.0f, -std::clamp(std::ilogb(largest), -126, 126));
+  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(largest) >> 23;
+  const std::uint32_t inverse = exponent == 254 ? 1 : 254 - exponent;
+  return largest == 0 ? 1.0f : std::bit_cast<float>(inverse << 23);
 }
-
-float largest_of(const float* h, std::int64_t n) { return n == 0 ? 0 : *std::max_element(h, h + n); }
 
 // Lanes joined, in their order; every lane gets the sum.
 void join(double* lanes) {
@@ -29,57 +28,76 @@ void SearchBatch::load(const WeightGroup* groups, int count) {
   count_ = count;
   long_ = count == 1 && groups[0].n > kLongest;
   std::copy_n(groups, count, groups_);
-  for (int l = 0; l < kSearchLanes; ++l) {
-    low_[l] = high_[l] = 0;
-    factor_[l] = h_factor_[l] = 1;
-    if (l >= count) continue;
-    float low = 0, high = 0;
-    if (!PARE_SIMD_PICK(search_extremes)(groups[l].w, groups[l].n, &low, &high))
-      fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
-    factor_[l] = normalizer(std::max(-low, high));
-    low_[l] = static_cast<double>(low) * static_cast<double>(factor_[l]);
-    high_[l] = static_cast<double>(high) * static_cast<double>(factor_[l]);
-    // A group of columns that nobody uses is searched as if all counted alike.
-    if (groups[l].h != nullptr) {
-      const float largest = largest_of(groups[l].h, groups[l].n);
-      h_factor_[l] = largest == 0 ? 0 : normalizer(largest);
-    }
-  }
+  float low[kSearchLanes] = {}, high[kSearchLanes] = {};
+  std::fill_n(h_back_, kSearchLanes, 1.0);
   if (long_) {
-    for (int l = 1; l < kSearchLanes; ++l)
-      low_[l] = low_[0], high_[l] = high_[0], factor_[l] = factor_[0], h_factor_[l] = h_factor_[0];
+    if (!PARE_SIMD_PICK(search_extremes)(groups[0].w, groups[0].n, low, high))
+      fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
+    std::fill_n(low, kSearchLanes, low[0]);
+    std::fill_n(high, kSearchLanes, high[0]);
     x_.resize(kSearchLanes * kTileRows);
-    if (groups[0].h != nullptr) h_.resize(x_.size());
+    if (groups[0].h != nullptr) {
+      h_.resize(x_.size());
+      const float largest = *std::max_element(groups[0].h, groups[0].h + groups[0].n);
+      h_factor_ = largest == 0 ? 0 : normalizer(largest);
+      std::fill_n(h_back_, kSearchLanes, largest == 0 ? 0 : 1 / static_cast<double>(h_factor_));
+    }
   } else {
-    gather_lanes();
+    gather_lanes(low, high);
+  }
+  for (int l = 0; l < kSearchLanes; ++l) {
+    factor_[l] = static_cast<double>(normalizer(std::max(-low[l], high[l])));
+    back_[l] = 1 / factor_[l];
+    low_[l] = static_cast<double>(low[l]) * factor_[l];
+    high_[l] = static_cast<double>(high[l]) * factor_[l];
   }
 }
 
-void SearchBatch::gather_lanes() {
-  std::int64_t longest = 0;
-  for (int l = 0; l < count_; ++l) longest = std::max(longest, groups_[l].n);
-  const auto size = static_cast<std::size_t>(longest * kSearchLanes);
-  x_.assign(size, 0);
-  if (groups_[0].h != nullptr) h_.assign(size, 0);
+void SearchBatch::gather_lanes(float* low, float* high) {
+  std::int64_t n[kSearchLanes] = {};
+  const float* w[kSearchLanes] = {};
+  const float* h[kSearchLanes] = {};
+  rows_ = 0;
   for (int l = 0; l < count_; ++l) {
-    const WeightGroup& g = groups_[l];
-    for (std::int64_t i = 0; i < g.n; ++i)
-      x_[static_cast<std::size_t>(i * kSearchLanes + l)] = g.w[i] * factor_[l];
-    if (g.h == nullptr) continue;
-    for (std::int64_t i = 0; i < g.n; ++i)
-      h_[static_cast<std::size_t>(i * kSearchLanes + l)] = h_factor_[l] == 0 ? 1 : g.h[i] * h_factor_[l];
+    w[l] = groups_[l].w, h[l] = groups_[l].h, n[l] = groups_[l].n;
+    rows_ = std::max(rows_, n[l]);
   }
+  const auto size = static_cast<std::size_t>(rows_ * kSearchLanes);
+  if (x_.size() < size) x_.resize(size);
+  const auto gather = PARE_SIMD_PICK(search_gather);
+  const auto extremes = PARE_SIMD_PICK(search_lane_extremes);
+  const auto scale = PARE_SIMD_PICK(search_scale_lanes);
+  float factors[kSearchLanes], unused[kSearchLanes], largest[kSearchLanes];
+  gather(w, n, rows_, x_.data());
+  if (!extremes(x_.data(), rows_, low, high)) fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
+  for (int l = 0; l < kSearchLanes; ++l) factors[l] = normalizer(std::max(-low[l], high[l]));
+  scale(x_.data(), rows_, factors);
+  if (h[0] == nullptr) return;
+  if (h_.size() < size) h_.resize(size);
+  gather(h, n, rows_, h_.data());
+  extremes(h_.data(), rows_, unused, largest);
+  for (int l = 0; l < kSearchLanes; ++l) {
+    factors[l] = normalizer(largest[l]);
+    h_back_[l] = largest[l] == 0 ? 0 : 1 / static_cast<double>(factors[l]);
+  }
+  scale(h_.data(), rows_, factors);
+  for (int l = 0; l < count_; ++l)
+    for (std::int64_t i = 0; largest[l] == 0 && i < n[l]; ++i)
+      h_[static_cast<std::size_t>(i * kSearchLanes + l)] = 1;
 }
 
 // Elements [begin, begin + n) of the long group.
 void SearchBatch::gather_tile(std::int64_t begin, std::int64_t n) {
   const WeightGroup& g = groups_[0];
   const std::int64_t padded = (n + kSearchLanes - 1) / kSearchLanes * kSearchLanes;
-  for (std::int64_t i = 0; i < n; ++i) x_[static_cast<std::size_t>(i)] = g.w[begin + i] * factor_[0];
+  const auto copy = PARE_SIMD_PICK(search_scale);
+  copy(g.w + begin, static_cast<float>(factor_[0]), n, x_.data());
   std::fill(x_.begin() + n, x_.begin() + padded, 0.0f);
   if (g.h == nullptr) return;
-  for (std::int64_t i = 0; i < n; ++i)
-    h_[static_cast<std::size_t>(i)] = h_factor_[0] == 0 ? 1 : g.h[begin + i] * h_factor_[0];
+  if (h_factor_ == 0)
+    std::fill_n(h_.begin(), n, 1.0f);
+  else
+    copy(g.h + begin, h_factor_, n, h_.data());
   std::fill(h_.begin() + n, h_.begin() + padded, 0.0f);
 }
 
@@ -95,10 +113,9 @@ void SearchBatch::for_tiles(const Body& body) {
     }
     return;
   }
-  const auto rows = static_cast<std::int64_t>(x_.size()) / kSearchLanes;
-  for (std::int64_t i = 0; i < rows; i += kTileRows)
+  for (std::int64_t i = 0; i < rows_; i += kTileRows)
     body(SearchTile{x_.data() + i * kSearchLanes, weighted ? h_.data() + i * kSearchLanes : nullptr,
-                    std::min(kTileRows, rows - i)});
+                    std::min(kTileRows, rows_ - i)});
 }
 
 void SearchBatch::sums(const SearchCodec& codec, const SearchLanes* lanes, int count, bool exact,
@@ -114,6 +131,17 @@ void SearchBatch::errors(const SearchCodec& codec, const SearchLanes* lanes, int
   const auto kernel = PARE_SIMD_PICK(search_errors);
   for_tiles([&](const SearchTile& tile) { kernel(tile, codec, lanes, count, errors); });
   for (int c = 0; long_ && c < count; ++c) join(errors + c * kSearchLanes);
+}
+
+void SearchBatch::moments(double* power, double* sum, double* weight) {
+  for (double* lanes : {power, sum, weight}) std::fill_n(lanes, kSearchLanes, 0.0);
+  const auto kernel = PARE_SIMD_PICK(search_moments);
+  for_tiles([&](const SearchTile& tile) { kernel(tile, power, sum, weight); });
+  for (double* lanes : {power, sum, weight})
+    if (long_) join(lanes);
+  if (groups_[0].h != nullptr) return;
+  for (int l = 0; l < count_; ++l) weight[l] = static_cast<double>(groups_[l].n);  // without padding
+  if (long_) std::fill_n(weight, kSearchLanes, weight[0]);
 }
 
 void SearchBatch::clipped(const float* edge, double* errors) {

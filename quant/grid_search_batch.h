@@ -2,8 +2,8 @@
 //
 // A batch is up to 16 groups, a lane each, or one long group dealt out over the lanes, whose sums are then
 // joined in a fixed order and given to every lane. Weights are multiplied by a power of two that brings the
-// largest of a lane into [1, 2), so that squares neither overflow nor vanish; scales here are of such
-// weights.
+// largest of a lane into [1, 2) or near it, so that squares neither overflow nor vanish; scales here are of
+// such weights. Importances likewise.
 #pragma once
 
 #include <cstdint>
@@ -24,33 +24,41 @@ class SearchBatch {
  public:
   static constexpr std::int64_t kLongest = 512;  // of a group that gets one lane
 
-  // 1 to 16 groups no longer than kLongest, or one of any length. All have an importance or none has.
-  // NaN or infinity: Error kBadFile.
+  // 1 to 16 groups no longer than kLongest, or one of any length. All have an importance or none has; one of
+  // zeros alone counts as ones. NaN or infinity: Error kBadFile.
   void load(const WeightGroup* groups, int count);
 
   int count() const { return count_; }
+  bool is_long() const { return long_; }  // all lanes are one group
   const WeightGroup& group(int lane) const { return groups_[lane]; }
-  // Extremes of a lane's weights extended to hold 0, multiplied by factor(). All zeros: both 0, factor 1.
-  double low(int lane) const { return low_[lane]; }
-  double high(int lane) const { return high_[lane]; }
-  double amax(int lane) const { return low_[lane] < -high_[lane] ? -low_[lane] : high_[lane]; }
-  double factor(int lane) const { return factor_[lane]; }
+  // Of every lane: extremes of its weights extended to hold 0, multiplied by factor(); 1 / factor().
+  const double* low() const { return low_; }
+  const double* high() const { return high_; }
+  const double* factor() const { return factor_; }
+  const double* back() const { return back_; }
+  // What turns a lane's errors into those of the weights as they are.
+  double unit(int lane) const { return back_[lane] * back_[lane] * h_back_[lane]; }
 
   void sums(const SearchCodec& codec, const SearchLanes* lanes, int count, bool exact, SearchSums* sums);
   void errors(const SearchCodec& codec, const SearchLanes* lanes, int count, double* errors);
   void clipped(const float* edge, double* errors);
+  // Sum of h x x, of h x, of h.
+  void moments(double* power, double* sum, double* weight);
 
  private:
   template <class Body>
   void for_tiles(const Body& body);
-  void gather_lanes();
+  void gather_lanes(float* low, float* high);
   void gather_tile(std::int64_t begin, std::int64_t n);
 
   WeightGroup groups_[kSearchLanes];
   int count_ = 0;
   bool long_ = false;
   double low_[kSearchLanes] = {}, high_[kSearchLanes] = {};
-  float factor_[kSearchLanes] = {}, h_factor_[kSearchLanes] = {};
+  double factor_[kSearchLanes] = {}, back_[kSearchLanes] = {};
+  double h_back_[kSearchLanes] = {};
+  float h_factor_ = 1;  // of a long group; 0: importances are 1
+  std::int64_t rows_ = 0;
   std::vector<float> x_, h_;
 };
 

@@ -1,17 +1,28 @@
 #include "quant/grid_search_lanes.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
+#include "engine/base/error.h"
 #include "engine/numeric/e4m3.h"
 #include "engine/numeric/table.h"
 
+// No function of the C library decides anything here: their last bits differ between machines.
 namespace pare::quant {
 namespace {
 
 constexpr int kLanes = kSearchLanes;
+constexpr int kMostAtOnce = 48;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The best step of a uniform quantizer of 2^bits levels for a Gaussian of variance 1 (Max 1960).
+double uniform_step(double lowest, double largest) {
+  static constexpr double kSteps[] = {1.596, 0.9957, 0.5860, 0.3352, 0.1881, 0.1041, 0.0569, 0.0308};
+  const int bits = std::bit_width(static_cast<unsigned>(largest - lowest));
+  return kSteps[std::clamp(bits, 1, 8) - 1];
+}
 
 SearchCodec codec_of(const FormatInfo& info) {
   SearchCodec codec;
@@ -21,34 +32,32 @@ SearchCodec codec_of(const FormatInfo& info) {
   return codec;
 }
 
+bool is_normal(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu;
+  return bits >= 0x00800000u && bits < 0x7F800000u;
+}
+
+float level(int code, float global) { return decode_e4m3(static_cast<std::uint8_t>(code)) * global; }
+
+double root(double x, int times) {
+  for (; times > 0; --times) x = std::sqrt(x);
+  return x;
+}
+
 }  // namespace
 
-// The best few of the grid in each lane, by the error that the least-squares scale of their codes would have.
-struct LaneSearch::Finalists {
-  static constexpr int kKept = 2;
-  double score[kKept][kLanes];
-  double scale[kKept][kLanes];  // least squares, of normalized weights, not rounded
-  int zero[kKept][kLanes];
+struct LaneSearch::Trial {
+  SearchBatch& batch;
+  LaneChoice best;
+  SearchKept kept;
 
-  Finalists() {
-    for (auto& row : score) std::fill_n(row, kLanes, kInfinity);
-    for (auto& row : scale) std::fill_n(row, kLanes, 0.0);
-    for (auto& row : zero) std::fill_n(row, kLanes, 0);
-  }
-
-  void add(const SearchLanes& lanes, const SearchSums& sums, const int* zeros) {
-    for (int l = 0; l < kLanes; ++l) {
-      if (!(sums.dd[l] > 0)) continue;
-      const double shift = sums.ed[l] / sums.dd[l];
-      double s = static_cast<double>(lanes.scale[l]) + shift, e = sums.ee[l] - sums.ed[l] * shift;
-      int z = zeros == nullptr ? 0 : zeros[l];
-      for (int k = 0; k < kKept; ++k) {
-        if (!(e < score[k][l])) continue;
-        std::swap(e, score[k][l]);
-        std::swap(s, scale[k][l]);
-        std::swap(z, zero[k][l]);
+  Trial(SearchBatch& b, const LaneChoice& start) : batch(b), best(start) {
+    for (int k = 0; k < SearchKept::kCount; ++k)
+      for (int l = 0; l < kLanes; ++l) {
+        kept.score[k][l] = kInfinity;
+        kept.scale[k][l] = static_cast<double>(start.scale[l]) * b.factor()[l];
+        kept.zero[k][l] = start.zero[l];
       }
-    }
   }
 };
 
@@ -57,226 +66,371 @@ LaneSearch::LaneSearch(const GridFormat& format, float global)
       codec_(codec_of(format_info(format.codes))),
       global_(global),
       lowest_(format.lowest_code()),
-      largest_(format.largest_code()) {}
+      largest_(format.largest_code()),
+      uniform_step_(uniform_step(lowest_, largest_)) {}
 
-void LaneSearch::fill(const SearchBatch& batch, const float* scales, const int* zeros,
+void LaneSearch::fill(const SearchBatch& batch, const float* scales, const double* zeros,
                       SearchLanes& lanes) const {
+  const double* factor = batch.factor();
   for (int l = 0; l < kLanes; ++l) {
-    lanes.scale[l] = scales[l] * static_cast<float>(batch.factor(l));
+    lanes.scale[l] = scales[l] * static_cast<float>(factor[l]);
     lanes.low[l] = static_cast<float>(lowest_ - zeros[l]);
     lanes.high[l] = static_cast<float>(largest_ - zeros[l]);
   }
 }
 
-LaneChoice LaneSearch::amax(SearchBatch& batch) const {
+void LaneSearch::round(const SearchBatch& batch, const double* scales, const float* instead,
+                       float* rounded) const {
+  const SearchRound type = format_.scales == DType::kBF16  ? SearchRound::kBF16
+                           : format_.scales == DType::kF16 ? SearchRound::kF16
+                                                           : SearchRound::kF32;
+  const bool positive = format_.positive || !format_.symmetric;
+  PARE_SIMD_PICK(search_round)(type, positive, scales, batch.back(), instead, rounded);
+}
+
+LaneChoice LaneSearch::amax(const SearchBatch& batch) const {
   LaneChoice choice;
+  const double *low = batch.low(), *high = batch.high(), *back = batch.back();
+  double scales[kLanes];
+  float ones[kLanes];
   for (int l = 0; l < kLanes; ++l) {
-    const double factor = batch.factor(l), low = batch.low(l) / factor, high = batch.high(l) / factor;
-    amax_choice(format_, static_cast<float>(low), static_cast<float>(high), global_, &choice.scale[l],
-                &choice.zero[l]);
+    const double largest = -low[l] > high[l] ? -low[l] : high[l];
+    scales[l] = format_.symmetric ? largest / largest_ : (high[l] - low[l]) / (largest_ - lowest_);
+    ones[l] = 1;
   }
-  SearchLanes lanes;
-  fill(batch, choice.scale, choice.zero, lanes);
-  batch.errors(codec_, &lanes, 1, choice.error);
+  if (format_.scales == DType::kE4M3FN) {
+    for (int l = 0; l < kLanes; ++l) {
+      const double wanted = std::clamp(scales[l] * back[l] / static_cast<double>(global_), 0x1p-9, 448.0);
+      choice.scale[l] = level(encode_e4m3(static_cast<float>(wanted)), global_);
+      if (scales[l] == 0 || !is_normal(choice.scale[l])) choice.scale[l] = global_;
+    }
+  } else if (format_.scales == DType::kE8M0) {
+    const int most = std::bit_cast<std::uint32_t>(static_cast<float>(largest_)) >> 23;
+    for (int l = 0; l < kLanes; ++l) {
+      const auto largest = static_cast<float>((-low[l] > high[l] ? -low[l] : high[l]) * back[l]);
+      const int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(largest) >> 23) - most + 127;
+      choice.scale[l] = largest == 0 || exponent < 1 ? 1 : std::bit_cast<float>(exponent << 23);
+    }
+  } else {
+    round(batch, scales, ones, choice.scale);
+  }
+  for (int l = 0; !format_.symmetric && l < kLanes; ++l) {
+    const double zero = lowest_ - static_cast<double>(static_cast<float>(low[l] * back[l]) / choice.scale[l]);
+    choice.zero[l] = std::clamp(std::nearbyint(zero), lowest_, largest_);
+  }
   return choice;
 }
 
 LaneChoice LaneSearch::search(SearchBatch& batch) const {
-  LaneChoice best = amax(batch);
-  const LaneChoice start = best;
-  if (format_.scales == DType::kE4M3FN)
-    search_levels(batch, best);
-  else if (format_.scales == DType::kE8M0)
-    search_exponents(batch, best);
-  else if (codec_.is_integer)
-    search_integers(batch, best);
-  else
-    search_floats(batch, best);
-  for (int l = 0; l < kLanes; ++l)
-    if (batch.amax(l) == 0) best.scale[l] = start.scale[l], best.zero[l] = start.zero[l];
-  return best;
-}
-
-void LaneSearch::offer(SearchBatch& batch, double* scales, const int* zeros, LaneChoice& best) const {
-  float rounded[kLanes];
-  for (int l = 0; l < kLanes; ++l) {
-    rounded[l] = round_scale(format_, scales[l] / batch.factor(l), global_);
-    // What cannot be written is tried as the best so far, which changes nothing.
-    const bool legal =
-        std::isnormal(rounded[l]) && (rounded[l] > 0 || (format_.symmetric && !format_.positive));
-    if (!legal) rounded[l] = best.scale[l];
-  }
+  const LaneChoice start = amax(batch);
+  Trial trial(batch, start);
   SearchLanes lanes;
-  fill(batch, rounded, zeros, lanes);
-  SearchSums sums;
-  batch.sums(codec_, &lanes, 1, true, &sums);
+  fill(batch, start.scale, start.zero, lanes);
+  batch.errors(codec_, &lanes, 1, trial.best.error);
+  if (format_.scales == DType::kE4M3FN)
+    search_levels(trial);
+  else if (format_.scales == DType::kE8M0)
+    search_exponents(trial);
+  else if (!codec_.is_integer)
+    search_floats(trial);
+  else if (format_.symmetric)
+    search_symmetric(trial);
+  else
+    search_asymmetric(trial);
   for (int l = 0; l < kLanes; ++l) {
-    if (sums.dd[l] > 0) scales[l] = static_cast<double>(lanes.scale[l]) + sums.ed[l] / sums.dd[l];
-    if (!(sums.ee[l] < best.error[l])) continue;
-    best.error[l] = sums.ee[l];
-    best.scale[l] = rounded[l];
-    best.zero[l] = zeros[l];
+    if (batch.low()[l] != 0 || batch.high()[l] != 0) continue;
+    trial.best.scale[l] = start.scale[l];
+    trial.best.zero[l] = start.zero[l];
+  }
+  return trial.best;
+}
+
+LaneChoice LaneSearch::four_over_six(SearchBatch& batch) const {
+  Trial trial(batch, amax(batch));
+  std::fill_n(trial.best.error, kLanes, kInfinity);
+  float scales[kLanes];
+  for (const double code : {6.0, 4.0}) {
+    for (int l = 0; l < kLanes; ++l) {
+      const double largest = std::max(-batch.low()[l], batch.high()[l]) * batch.back()[l];
+      scales[l] = largest == 0 ? global_ : round_scale(format_, largest / code, global_);
+    }
+    take(trial, scales);
+  }
+  return trial.best;
+}
+
+void LaneSearch::try_lanes(Trial& trial, SearchLanes* lanes, int count, const double* zeros) const {
+  PARE_ASSERT(count <= kMostAtOnce);
+  SearchSums sums[kMostAtOnce];
+  for (int k = 0; k < count; ++k)
+    for (int l = 0; l < kLanes; ++l) {
+      lanes[k].low[l] = static_cast<float>(lowest_ - zeros[l]);
+      lanes[k].high[l] = static_cast<float>(largest_ - zeros[l]);
+    }
+  trial.batch.sums(codec_, lanes, count, false, sums);
+  PARE_SIMD_PICK(search_keep)(lanes, sums, count, zeros, &trial.kept);
+}
+
+void LaneSearch::try_powers(Trial& trial, const double* first, const double* ratio, int count,
+                            const double* zeros) const {
+  SearchLanes lanes[kMostAtOnce];
+  double scales[kLanes];
+  std::copy_n(first, kLanes, scales);
+  for (int k = 0; k < count; ++k)
+    for (int l = 0; l < kLanes; ++l) {
+      lanes[k].scale[l] = static_cast<float>(scales[l]);
+      scales[l] *= ratio[l];
+    }
+  try_lanes(trial, lanes, count, zeros);
+}
+
+void LaneSearch::try_even(Trial& trial, const double* first, const double* step, int count,
+                          const double* zeros) const {
+  SearchLanes lanes[kMostAtOnce];
+  for (int k = 0; k < count; ++k)
+    for (int l = 0; l < kLanes; ++l) lanes[k].scale[l] = static_cast<float>(first[l] + k * step[l]);
+  try_lanes(trial, lanes, count, zeros);
+}
+
+void LaneSearch::try_around(Trial& trial, const double* ratio) const {
+  double first[kLanes], fine[kLanes], zeros[kLanes];
+  for (int l = 0; l < kLanes; ++l) {
+    fine[l] = root(ratio[l], 2);
+    first[l] = trial.kept.scale[0][l] / (fine[l] * fine[l]);
+    zeros[l] = trial.kept.zero[0][l];
+  }
+  try_powers(trial, first, fine, 5, zeros);
+}
+
+void LaneSearch::offer(Trial& trial, double* scales, const double* zeros) const {
+  // What cannot be written is tried as the best so far, which changes nothing.
+  LaneChoice& best = trial.best;
+  float rounded[kLanes];
+  round(trial.batch, scales, best.scale, rounded);
+  SearchLanes lanes;
+  fill(trial.batch, rounded, zeros, lanes);
+  SearchSums sums;
+  trial.batch.sums(codec_, &lanes, 1, true, &sums);
+  for (int l = 0; l < kLanes; ++l) {
+    const double shift = sums.dd[l] > 0 ? sums.ed[l] / sums.dd[l] : 0;
+    scales[l] = static_cast<double>(lanes.scale[l]) + shift;
+    const bool better = sums.ee[l] < best.error[l];
+    best.error[l] = better ? sums.ee[l] : best.error[l];
+    best.scale[l] = better ? rounded[l] : best.scale[l];
+    best.zero[l] = better ? zeros[l] : best.zero[l];
   }
 }
 
-void LaneSearch::finish(SearchBatch& batch, Finalists& finalists, LaneChoice& best) const {
-  for (int k = 0; k < Finalists::kKept; ++k)
-    for (int round = 0; round < 2; ++round) offer(batch, finalists.scale[k], finalists.zero[k], best);
-  if (format_.scales == DType::kBF16 || format_.scales == DType::kF16) neighbours(batch, best);
-}
-
-// Scales of few bits: the least-squares scale's nearest is not always the best of its neighbours.
-void LaneSearch::neighbours(SearchBatch& batch, LaneChoice& best) const {
-  const double step = format_.scales == DType::kBF16 ? 0x1p-8 : 0x1p-11;
-  const LaneChoice center = best;
-  for (const double side : {-1.0, 1.0}) {
+void LaneSearch::finish(Trial& trial) const {
+  const int rounds = trial.batch.is_long() ? SearchKept::kCount : 1;
+  for (int k = 0; k < rounds; ++k)
+    for (int round = 0; round < 2; ++round) offer(trial, trial.kept.scale[k], trial.kept.zero[k]);
+  if (format_.scales != DType::kBF16 && format_.scales != DType::kF16) return;
+  // Scales of few bits: the nearest to the least-squares scale need not be the best of its neighbours.
+  const double step = format_.scales == DType::kBF16 ? 1.4 * 0x1p-8 : 1.4 * 0x1p-11;
+  const LaneChoice center = trial.best;
+  for (const double side : {1 - step, 1 + step}) {
     double scales[kLanes];
     for (int l = 0; l < kLanes; ++l)
-      scales[l] = static_cast<double>(center.scale[l]) * batch.factor(l) * (1 + side * 1.4 * step);
-    offer(batch, scales, center.zero, best);
+      scales[l] = static_cast<double>(center.scale[l]) * trial.batch.factor()[l] * side;
+    offer(trial, scales, center.zero);
   }
 }
 
-void LaneSearch::search_integers(SearchBatch& batch, LaneChoice& best) const {
-  // Eight bits: half of the range in even steps. Fewer: clipping matters more, steps are less.
-  std::vector<double> factors;
-  if (largest_ - lowest_ > 100)
-    for (int i = 0; i <= 40; ++i) factors.push_back(1 - 0.0125 * i);
-  else
-    for (int i = -2; i < 16; ++i) factors.push_back(std::exp2(-i / 16.0));
-  Finalists finalists;
-  std::vector<SearchLanes> lanes(factors.size());
-  std::vector<SearchSums> sums(factors.size());
-  int zeros[kLanes] = {};
-  const auto try_range = [&](bool negative) {
+void LaneSearch::finest(Trial& trial, double* scales) const {
+  double power[kLanes], sum[kLanes], weight[kLanes];
+  trial.batch.moments(power, sum, weight);
+  for (int l = 0; l < kLanes; ++l) {
+    const double count = weight[l] > 0 ? weight[l] : 1, mean = format_.symmetric ? 0 : sum[l] / count;
+    const double variance = power[l] / count - mean * mean;
+    scales[l] = 0.8 * uniform_step_ * std::sqrt(variance > 0 ? variance : 0);
+  }
+}
+
+void LaneSearch::full(const SearchBatch& batch, const bool* negative, const double* zeros,
+                      double* scales) const {
+  for (int l = 0; l < kLanes; ++l) {
+    const double a = -batch.low()[l], b = batch.high()[l];
+    const double low = negative[l] ? b : a, high = negative[l] ? a : b;
+    const double below = zeros[l] - lowest_, above = largest_ - zeros[l];
+    const double x = below > 0 ? low / below : 0, y = above > 0 ? high / above : 0;
+    const double scale = x > y ? x : y > 0 ? y : 1;
+    scales[l] = negative[l] ? -scale : scale;
+  }
+}
+
+namespace {
+
+// How far apart `1 + 2^halvings` powers from `first` down to `last` lie; a seventh of it at least in between.
+double spacing(double first, double last, int halvings) {
+  return root(std::clamp(last / std::fabs(first), 0.02, 0.85), halvings);
+}
+
+}  // namespace
+
+void LaneSearch::search_symmetric(Trial& trial) const {
+  const double zeros[kLanes] = {};
+  double last[kLanes], first[kLanes], ratio[kLanes], step[kLanes];
+  bool negative[kLanes] = {};
+  finest(trial, last);
+  const bool eight_bits = largest_ > 100;
+  for (const bool turned : {false, true}) {
+    if (turned && format_.positive) continue;
+    // First the sign that puts the larger end on the side with one code more.
+    for (int l = 0; l < kLanes && !format_.positive; ++l)
+      negative[l] = (-trial.batch.low()[l] < trial.batch.high()[l]) != turned;
+    full(trial.batch, negative, zeros, first);
+    if (eight_bits) {
+      // Half of the range in even steps, which hold those of amax / 127.
+      for (int l = 0; l < kLanes; ++l) step[l] = -0.0125 * first[l];
+      try_even(trial, first, step, turned ? 13 : 41, zeros);
+    }
+    const int halvings = turned ? 2 : 3;
+    bool further = !eight_bits;
     for (int l = 0; l < kLanes; ++l) {
-      const double below = zeros[l] - lowest_, above = largest_ - zeros[l];
-      const double low = negative ? batch.high(l) : -batch.low(l),
-                   high = negative ? -batch.low(l) : batch.high(l);
-      double full = std::max(below > 0 ? low / below : 0, above > 0 ? high / above : 0);
-      if (full == 0) full = 1;
-      for (std::size_t k = 0; k < factors.size(); ++k) {
-        lanes[k].scale[l] = static_cast<float>((negative ? -full : full) * factors[k]);
-        lanes[k].low[l] = static_cast<float>(-below);
-        lanes[k].high[l] = static_cast<float>(above);
-      }
+      first[l] *= eight_bits ? 0.5 : 1.09;
+      further |= last[l] < std::fabs(first[l]);
+      step[l] = spacing(first[l], last[l], halvings);
+      if (!turned) ratio[l] = step[l];
     }
-    batch.sums(codec_, lanes.data(), static_cast<int>(factors.size()), false, sums.data());
-    for (std::size_t k = 0; k < factors.size(); ++k) finalists.add(lanes[k], sums[k], zeros);
-  };
-  if (format_.symmetric) {
-    try_range(false);
-    if (!format_.positive) try_range(true);
-  } else {
-    for (const int offset : {-4, -2, -1, 0, 1, 2, 4}) {
-      for (int l = 0; l < kLanes; ++l)
-        zeros[l] = static_cast<int>(std::clamp<double>(best.zero[l] + offset, lowest_, largest_));
-      try_range(false);
-    }
+    if (further) try_powers(trial, first, step, (1 << halvings) + 1, zeros);
   }
-  finish(batch, finalists, best);
+  if (eight_bits) std::fill_n(ratio, kLanes, 0.99);
+  try_around(trial, ratio);
+  finish(trial);
 }
 
-void LaneSearch::search_floats(SearchBatch& batch, LaneChoice& best) const {
-  std::vector<SearchLanes> lanes(40);
-  std::vector<SearchSums> sums(40);
-  const int zeros[kLanes] = {};
-  for (int i = 0; i < 40; ++i) {
-    float scales[kLanes];
-    for (int l = 0; l < kLanes; ++l)
-      scales[l] = best.scale[l] * static_cast<float>(std::exp2((i - 8) / 32.0));
-    fill(batch, scales, zeros, lanes[static_cast<std::size_t>(i)]);
+void LaneSearch::search_asymmetric(Trial& trial) const {
+  const double* start = trial.best.zero;
+  const bool positive[kLanes] = {};
+  double last[kLanes], first[kLanes], ratio[kLanes], zeros[kLanes], center[kLanes];
+  finest(trial, last);
+  const bool coarse = largest_ - lowest_ < 16;
+  // Few codes: zero points nearby, each with its grid. Many: a fine grid with the zero point of the range,
+  // then zero points further and further from it.
+  const auto grid = [&](double offset, int halvings) {
+    for (int l = 0; l < kLanes; ++l) zeros[l] = std::clamp(start[l] + offset, lowest_, largest_);
+    full(trial.batch, positive, zeros, first);
+    for (int l = 0; l < kLanes; ++l) {
+      first[l] *= coarse ? 1.09 : 1.01;
+      ratio[l] = spacing(first[l], last[l], halvings);
+    }
+    try_powers(trial, first, ratio, (1 << halvings) + 1, zeros);
+  };
+  if (coarse)
+    for (const int offset : {0, -1, 1, -2, 2}) grid(offset, 2);
+  else
+    grid(0, 5);
+  for (const int offset : {12, 6, 3, 1}) {
+    if (coarse && offset > 1) continue;
+    for (int l = 0; l < kLanes; ++l) {
+      center[l] = trial.kept.zero[0][l];
+      first[l] = trial.kept.scale[0][l] / ratio[l];
+    }
+    for (const int side : {-offset, offset}) {
+      for (int l = 0; l < kLanes; ++l) zeros[l] = std::clamp(center[l] + side, lowest_, largest_);
+      try_powers(trial, first, ratio, 3, zeros);
+    }
   }
-  batch.sums(codec_, lanes.data(), 40, false, sums.data());
-  Finalists finalists;
-  for (std::size_t k = 0; k < 40; ++k) finalists.add(lanes[k], sums[k], nullptr);
-  finish(batch, finalists, best);
+  try_around(trial, ratio);
+  finish(trial);
+}
+
+// The step of a float format grows with the value, so what matters is where in a binade the values fall: one
+// octave holds every position, a quarter more below is for clipping.
+void LaneSearch::search_floats(Trial& trial) const {
+  constexpr double kThirtySecond = 1.0218971486541166, kTwelfth = 1.0594630943592953;  // of an octave
+  constexpr double kQuarterDown = 0.84089641525371454;
+  const bool coarse = format_.codes == DType::kE2M1;
+  const double zeros[kLanes] = {};
+  double first[kLanes], ratio[kLanes];
+  for (int l = 0; l < kLanes; ++l) {
+    first[l] = trial.kept.scale[0][l] * kQuarterDown;
+    ratio[l] = coarse ? kTwelfth : kThirtySecond;
+  }
+  try_powers(trial, first, ratio, coarse ? 15 : 40, zeros);
+  if (!coarse) try_around(trial, ratio);
+  finish(trial);
+}
+
+void LaneSearch::take(Trial& trial, const float* scales) const {
+  const double zeros[kLanes] = {};
+  SearchLanes lanes;
+  double errors[kLanes];
+  fill(trial.batch, scales, zeros, lanes);
+  trial.batch.errors(codec_, &lanes, 1, errors);
+  for (int l = 0; l < kLanes; ++l) {
+    const bool better = errors[l] < trial.best.error[l];
+    trial.best.error[l] = better ? errors[l] : trial.best.error[l];
+    trial.best.scale[l] = better ? scales[l] : trial.best.scale[l];
+  }
 }
 
 // Steps down the scales that could still be better: what they clip is already an error, and no smaller scale
 // clips less. scale_of(lane, step) is 0 at the end.
 template <class Next>
-void LaneSearch::descend(SearchBatch& batch, LaneChoice& best, const Next& scale_of) const {
-  const int zeros[kLanes] = {};
+void LaneSearch::descend(Trial& trial, const Next& scale_of) const {
   for (int step = 0;; ++step) {
     float scales[kLanes], edge[kLanes];
     for (int l = 0; l < kLanes; ++l) {
       scales[l] = scale_of(l, step);
-      edge[l] = scales[l] * static_cast<float>(batch.factor(l) * largest_);
+      edge[l] = static_cast<float>(static_cast<double>(scales[l]) * trial.batch.factor()[l] * largest_);
     }
     double clipped[kLanes];
-    batch.clipped(edge, clipped);
+    trial.batch.clipped(edge, clipped);
     bool any = false;
     for (int l = 0; l < kLanes; ++l) {
-      const bool open = scales[l] != 0 && clipped[l] < best.error[l];
+      const bool open = scales[l] != 0 && clipped[l] < trial.best.error[l];
       any |= open;
-      if (!open) scales[l] = best.scale[l];
+      if (!open) scales[l] = trial.best.scale[l];
     }
     if (!any) return;
-    SearchLanes lanes;
-    fill(batch, scales, zeros, lanes);
-    double errors[kLanes];
-    batch.errors(codec_, &lanes, 1, errors);
-    for (int l = 0; l < kLanes; ++l)
-      if (errors[l] < best.error[l]) best.error[l] = errors[l], best.scale[l] = scales[l];
+    take(trial, scales);
   }
 }
 
-void LaneSearch::search_levels(SearchBatch& batch, LaneChoice& best) const {
-  constexpr int kBelow = 3, kAbove = 8, kCodes = kBelow + kAbove + 1;
-  const auto scale_of = [&](int code) { return decode_e4m3(static_cast<std::uint8_t>(code)) * global_; };
-  const auto try_codes = [&](const int* first, int count) {
-    SearchLanes lanes[kCodes];
-    double errors[kCodes * kLanes];
-    const int zeros[kLanes] = {};
-    for (int k = 0; k < count; ++k) {
-      float scales[kLanes];
-      for (int l = 0; l < kLanes; ++l) scales[l] = scale_of(std::clamp(first[l] + k, 1, 126));
-      fill(batch, scales, zeros, lanes[k]);
-    }
-    batch.errors(codec_, lanes, count, errors);
-    for (int k = 0; k < count; ++k)
-      for (int l = 0; l < kLanes; ++l) {
-        if (!(errors[k * kLanes + l] < best.error[l])) continue;
-        best.error[l] = errors[k * kLanes + l];
-        best.scale[l] = scale_of(std::clamp(first[l] + k, 1, 126));
-      }
-  };
-  int base[kLanes], first[kLanes];
+// Which E4M3 codes can be best (docs/accuracy.md has the proof):
+//   above   a scale of twice another has no step that the other lacks, where the other clips nothing. Codes
+//           that are 8 apart are an octave apart, so 8 codes from that of amax on are enough; below code 8,
+//           where the scales are subnormal, all up to 15
+//   below   descend()
+void LaneSearch::search_levels(Trial& trial) const {
+  constexpr int kBelow = 3;
+  int base[kLanes];
   bool subnormal = false;
   for (int l = 0; l < kLanes; ++l) {
-    base[l] = encode_e4m3(best.scale[l] / global_);
-    first[l] = base[l] - kBelow;
+    base[l] = encode_e4m3(trial.best.scale[l] / global_);
     subnormal |= base[l] < 8;
   }
-  try_codes(first, largest_ < 100 || !codec_.is_integer ? kCodes - 1 : kCodes);
-  if (subnormal) {
-    for (int l = 0; l < kLanes; ++l) first[l] = base[l] < 8 ? 8 : base[l];
-    try_codes(first, 8);
+  // With 7 bits and more, rounding the scale down by 1/16 may clip: one code more.
+  const int above = largest_ > 100 && codec_.is_integer ? 8 : 7;
+  float scales[kLanes];
+  for (int k = -kBelow; k <= above; ++k) {
+    if (k == 0) continue;  // amax
+    for (int l = 0; l < kLanes; ++l) scales[l] = level(std::clamp(base[l] + k, 1, 126), global_);
+    take(trial, scales);
   }
-  descend(batch, best, [&](int l, int step) {
+  for (int k = 8; subnormal && k < 16; ++k) {
+    for (int l = 0; l < kLanes; ++l) scales[l] = base[l] < 8 ? level(k, global_) : trial.best.scale[l];
+    take(trial, scales);
+  }
+  descend(trial, [&](int l, int step) {
     const int code = base[l] - kBelow - 1 - step;
-    return code >= 1 ? scale_of(code) : 0.0f;
+    return code >= 1 ? level(code, global_) : 0.0f;
   });
 }
 
-void LaneSearch::search_exponents(SearchBatch& batch, LaneChoice& best) const {
-  const LaneChoice start = best;
-  const int zeros[kLanes] = {};
+// The same with powers of two: amax's own rounds down, so only the next above is of use.
+void LaneSearch::search_exponents(Trial& trial) const {
+  const LaneChoice start = trial.best;
   float scales[kLanes];
-  for (int l = 0; l < kLanes; ++l) {
-    scales[l] = start.scale[l] * 2;
-    if (!(scales[l] <= 0x1p127f)) scales[l] = start.scale[l];
-  }
-  SearchLanes lanes;
-  fill(batch, scales, zeros, lanes);
-  double errors[kLanes];
-  batch.errors(codec_, &lanes, 1, errors);
   for (int l = 0; l < kLanes; ++l)
-    if (errors[l] < best.error[l]) best.error[l] = errors[l], best.scale[l] = scales[l];
-  descend(batch, best, [&](int l, int step) {
-    const float scale = std::ldexp(start.scale[l], -1 - step);
-    return std::isnormal(scale) ? scale : 0.0f;
+    scales[l] = start.scale[l] < 0x1p127f ? start.scale[l] * 2 : start.scale[l];
+  take(trial, scales);
+  descend(trial, [&](int l, int step) {
+    const auto bits =
+        static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(start.scale[l]) >> 23) - 1 - step;
+    return bits >= 1 ? std::bit_cast<float>(bits << 23) : 0.0f;
   });
 }
 

@@ -1,4 +1,8 @@
 // Internal to quant: what each format tries for a batch of groups, and which it takes.
+//
+// A grid of scales, as wide as the weights of each group ask for, is ranked by the error that the
+// least-squares scale of each candidate's codes would have; the scale of the best, rounded as it will be
+// written, gives new codes, they a new least-squares scale, and so on. Only errors of rounded scales decide.
 #pragma once
 
 #include "quant/grid.h"
@@ -9,7 +13,7 @@ namespace pare::quant {
 // The best so far of every lane. Scales are as read back (not those of the batch's normalized weights).
 struct LaneChoice {
   float scale[kSearchLanes] = {};
-  int zero[kSearchLanes] = {};
+  double zero[kSearchLanes] = {};
   double error[kSearchLanes] = {};  // of the normalized weights: comparable within a lane only
 };
 
@@ -17,31 +21,47 @@ class LaneSearch {
  public:
   LaneSearch(const GridFormat& format, float global);
 
-  // The choice of amax_grid (with this global scale), and its error.
-  LaneChoice amax(SearchBatch& batch) const;
+  // The rule of amax_grid, with this global scale. Errors are not computed.
+  LaneChoice amax(const SearchBatch& batch) const;
+  // E4M3 scales only: the better of the largest magnitude over 6 and over 4.
+  LaneChoice four_over_six(SearchBatch& batch) const;
   // Of least error; never worse than amax(). A lane of zeros keeps what amax() gives.
   LaneChoice search(SearchBatch& batch) const;
 
  private:
-  void search_integers(SearchBatch& batch, LaneChoice& best) const;
-  void search_floats(SearchBatch& batch, LaneChoice& best) const;
-  void search_levels(SearchBatch& batch, LaneChoice& best) const;
-  void search_exponents(SearchBatch& batch, LaneChoice& best) const;
-  struct Finalists;
-  void finish(SearchBatch& batch, Finalists& finalists, LaneChoice& best) const;
-  void neighbours(SearchBatch& batch, LaneChoice& best) const;
-  // Rounds the scales (of normalized weights) and takes what is better. Leaves the least-squares scales of
-  // the codes in `scales`.
-  void offer(SearchBatch& batch, double* scales, const int* zeros, LaneChoice& best) const;
-  // Lanes of one candidate, from scales as read back.
-  void fill(const SearchBatch& batch, const float* scales, const int* zeros, SearchLanes& lanes) const;
+  struct Trial;  // a search in progress
+
+  void search_symmetric(Trial& trial) const;
+  void search_asymmetric(Trial& trial) const;
+  void search_floats(Trial& trial) const;
+  void search_levels(Trial& trial) const;
+  void search_exponents(Trial& trial) const;
+
+  void fill(const SearchBatch& batch, const float* scales, const double* zeros, SearchLanes& lanes) const;
+  void round(const SearchBatch& batch, const double* scales, const float* instead, float* rounded) const;
+  // The least scale of the grid.
+  void finest(Trial& trial, double* scales) const;
+  // The scale of a range that just clips nothing. `negative`: lanes whose sign is turned.
+  void full(const SearchBatch& batch, const bool* negative, const double* zeros, double* scales) const;
+  // The candidates first * ratio^k; the best are kept.
+  void try_powers(Trial& trial, const double* first, const double* ratio, int count,
+                  const double* zeros) const;
+  void try_even(Trial& trial, const double* first, const double* step, int count, const double* zeros) const;
+  void try_lanes(Trial& trial, SearchLanes* lanes, int count, const double* zeros) const;
+  // Five candidates around the best, `ratio` apart at most.
+  void try_around(Trial& trial, const double* ratio) const;
+  // Takes the scales (of normalized weights), rounded, where they are better; leaves in `scales` the
+  // least-squares scales of their codes.
+  void offer(Trial& trial, double* scales, const double* zeros) const;
+  void take(Trial& trial, const float* scales) const;
+  void finish(Trial& trial) const;
   template <class Next>
-  void descend(SearchBatch& batch, LaneChoice& best, const Next& scale_of) const;
+  void descend(Trial& trial, const Next& scale_of) const;
 
   GridFormat format_;
   SearchCodec codec_;
   float global_;
-  double lowest_, largest_;
+  double lowest_, largest_, uniform_step_;
 };
 
 }  // namespace pare::quant

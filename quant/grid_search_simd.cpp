@@ -1,5 +1,8 @@
 #include "quant/grid_search_simd.h"
 
+#include "engine/numeric/bf16.h"
+#include "engine/numeric/f16.h"
+
 namespace pare::PARE_SIMD {
 namespace {
 
@@ -116,6 +119,101 @@ void search_clipped(const SearchTile& tile, const float* edge, double* errors) {
     }
     add(sum, errors + v);
   }
+}
+
+void search_moments(const SearchTile& tile, double* power, double* sum, double* weight) {
+  for (int v = 0; v < kLanes; v += F32::kLanes) {
+    F32 xx = F32::zero(), x1 = F32::zero(), h1 = F32::zero();
+    for (std::int64_t i = 0; i < tile.rows; ++i) {
+      const F32 x = F32::load(tile.x + i * kLanes + v);
+      const F32 h = tile.h != nullptr ? F32::load(tile.h + i * kLanes + v) : F32::set(1.0f);
+      const F32 hx = h * x;
+      xx = xx + hx * x;
+      x1 = x1 + hx;
+      h1 = h1 + h;
+    }
+    add(xx, power + v);
+    add(x1, sum + v);
+    add(h1, weight + v);
+  }
+}
+
+void search_keep(const SearchLanes* lanes, const SearchSums* sums, int count, const double* zeros,
+                 SearchKept* kept) {
+  double* __restrict score0 = kept->score[0];
+  double* __restrict score1 = kept->score[1];
+  double* __restrict scale0 = kept->scale[0];
+  double* __restrict scale1 = kept->scale[1];
+  double* __restrict zero0 = kept->zero[0];
+  double* __restrict zero1 = kept->zero[1];
+  for (int c = 0; c < count; ++c) {
+    const SearchSums& sum = sums[c];
+    for (int l = 0; l < kLanes; ++l) {
+      const double shift = sum.ed[l] / sum.dd[l];      // 0 / 0 where all codes are 0:
+      const double e = sum.ee[l] - sum.ed[l] * shift;  // NaN is less than nothing
+      const double s = static_cast<double>(lanes[c].scale[l]) + shift, z = zeros[l];
+      const bool first = e < score0[l], second = e < score1[l];
+      score1[l] = first ? score0[l] : second ? e : score1[l];
+      scale1[l] = first ? scale0[l] : second ? s : scale1[l];
+      zero1[l] = first ? zero0[l] : second ? z : zero1[l];
+      score0[l] = first ? e : score0[l];
+      scale0[l] = first ? s : scale0[l];
+      zero0[l] = first ? z : zero0[l];
+    }
+  }
+}
+
+void search_round(SearchRound type, bool positive, const double* scales, const double* back,
+                  const float* instead, float* rounded) {
+  float value[kLanes];
+  for (int l = 0; l < kLanes; ++l) value[l] = static_cast<float>(scales[l] * back[l]);
+  if (type == SearchRound::kBF16)
+    for (int l = 0; l < kLanes; ++l) value[l] = decode_bf16(encode_bf16(value[l]));
+  else if (type == SearchRound::kF16)
+    for (int l = 0; l < kLanes; ++l) value[l] = decode_f16(encode_f16(value[l]));
+  for (int l = 0; l < kLanes; ++l) {
+    const std::uint32_t bits = float_bits(value[l]);
+    const bool normal = (bits & 0x7FFFFFFFu) - 0x00800000u < 0x7F000000u;
+    const bool legal = normal && !(positive && bits > 0x7FFFFFFFu);
+    rounded[l] = legal ? value[l] : instead[l];
+  }
+}
+
+void search_gather(const float* const* lines, const std::int64_t* n, std::int64_t rows, float* out) {
+  std::int64_t whole = rows;
+  for (int l = 0; l < kLanes; ++l) whole = n[l] < whole ? n[l] : whole;
+  for (std::int64_t i = 0; i < whole; ++i)
+    for (int l = 0; l < kLanes; ++l) out[i * kLanes + l] = lines[l][i];
+  for (std::int64_t i = whole; i < rows; ++i)
+    for (int l = 0; l < kLanes; ++l) out[i * kLanes + l] = i < n[l] ? lines[l][i] : 0.0f;
+}
+
+bool search_lane_extremes(const float* x, std::int64_t rows, float* low, float* high) {
+  F32 odd = F32::zero();
+  for (int v = 0; v < kLanes; v += F32::kLanes) {
+    F32 least = F32::zero(), largest = F32::zero();
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const F32 value = F32::load(x + i * kLanes + v);
+      least = min(value, least);
+      largest = max(value, largest);
+      odd = odd + (value - value);
+    }
+    least.store(low + v);
+    largest.store(high + v);
+  }
+  return sum(odd) == 0;
+}
+
+void search_scale_lanes(float* x, std::int64_t rows, const float* factors) {
+  for (int v = 0; v < kLanes; v += F32::kLanes) {
+    const F32 factor = F32::load(factors + v);
+    for (std::int64_t i = v; i < rows * kLanes; i += kLanes) (F32::load(x + i) * factor).store(x + i);
+  }
+}
+
+void search_scale(const float* in, float factor, std::int64_t n, float* out) {
+  const F32 f = F32::set(factor);
+  transform(in, out, n, [f](F32 x) { return x * f; });
 }
 
 bool search_extremes(const float* w, std::int64_t n, float* low, float* high) {

@@ -50,6 +50,37 @@ PARE_SIMD_DECLARE(void search_errors(const SearchTile& tile, const SearchCodec& 
 // errors[16] += sum of h * max(|x| - edge, 0)^2.
 PARE_SIMD_DECLARE(void search_clipped(const SearchTile& tile, const float* edge, double* errors))
 
+// power[16] += sum of h x x, sum[16] += sum of h x, weight[16] += sum of h.
+PARE_SIMD_DECLARE(void search_moments(const SearchTile& tile, double* power, double* sum, double* weight))
+
+// The two candidates of least ee - ed^2 / dd in each lane: the error that the least-squares scale of a
+// candidate's codes would have.
+struct SearchKept {
+  static constexpr int kCount = 2;
+  alignas(64) double score[kCount][kSearchLanes];
+  alignas(64) double scale[kCount][kSearchLanes];  // least squares, not rounded
+  alignas(64) double zero[kCount][kSearchLanes];
+};
+PARE_SIMD_DECLARE(void search_keep(const SearchLanes* lanes, const SearchSums* sums, int count,
+                                   const double* zeros, SearchKept* kept))
+
+// scales[16] * back[16] in the type that is written, widened; `instead` where that is 0, denormal or
+// infinite, or negative and `positive` is set.
+enum class SearchRound { kF32, kF16, kBF16 };
+PARE_SIMD_DECLARE(void search_round(SearchRound type, bool positive, const double* scales, const double* back,
+                                    const float* instead, float* rounded))
+
+// out[i][l] = lines[l][i] for i < n[l], else 0, for i < rows.
+PARE_SIMD_DECLARE(void search_gather(const float* const* lines, const std::int64_t* n, std::int64_t rows,
+                                     float* out))
+// Extremes of each lane of x[rows][16], extended to hold 0. False, and the extremes undefined, if a value is
+// NaN or infinite.
+PARE_SIMD_DECLARE(bool search_lane_extremes(const float* x, std::int64_t rows, float* low, float* high))
+// x[i][l] *= factors[l].
+PARE_SIMD_DECLARE(void search_scale_lanes(float* x, std::int64_t rows, const float* factors))
+// out[i] = in[i] * factor.
+PARE_SIMD_DECLARE(void search_scale(const float* in, float factor, std::int64_t n, float* out))
+
 // Extremes of w[0, n), extended to hold 0. False, and the extremes undefined, if one is NaN or infinite.
 PARE_SIMD_DECLARE(bool search_extremes(const float* w, std::int64_t n, float* low, float* high))
 
