@@ -15,6 +15,7 @@
 #include "graphsurgeon/simplify.h"
 #include "quant/activation.h"
 #include "quant/audit.h"
+#include "recipes/given_scales.h"
 #include "recipes/plan_report.h"
 #include "recipes/quant_spec.h"
 #include "recipes/stages.h"
@@ -37,7 +38,8 @@ class Quantize final : public Command {
         .option("-o,--output", "OUT", output_, "where to write the model")
         .required()
         .option("--data", "DATA", data_, kDataHelp, "calibrate.data")
-        .option("--stats", "STATS.h5", stats_, "statistics of `pare calibrate`, instead of --data",
+        .option("--stats", "STATS.h5", stats_,
+                "statistics of `pare calibrate`, or a TensorRT calibration cache, instead of --data",
                 "calibrate.stats")
         .option("--samples", "N", samples_, "calibration samples (default 512)", "datasets.NAME.samples")
         .option("--method", "M", spec_.method, "auto, rtn or search", "quantize.method")
@@ -74,6 +76,13 @@ class Quantize final : public Command {
     std::vector<std::string> odd;
     Graph graph = load_model(path_, &odd);
     for (const std::string& text : odd) context.warn(text);
+    TrtCache cache;
+    const bool given = needs_statistics && !stats_.empty() && is_trt_cache(stats_);
+    if (given) {
+      cache = load_trt_cache(stats_);
+      unmatched_ = unmatched_names(cache, graph);
+      if (!unmatched_.empty()) context.warn(unmatched_sentence(unmatched_, cache.entries.size()));
+    }
     SimplifyOptions simplify_options;
     simplify_options.pool = &context.pool();
     simplify(graph, simplify_options);
@@ -83,7 +92,9 @@ class Quantize final : public Command {
     input.progress = &context.progress();
     std::unique_ptr<Dataset> calibration, held_out;
     Statistics statistics;
-    if (needs_statistics) {
+    if (given) {
+      input.given = &cache;
+    } else if (needs_statistics) {
       if (stats_.empty())
         statistics = collect(context, graph, choices, input, calibration, held_out);
       else
@@ -140,6 +151,7 @@ class Quantize final : public Command {
     Json whole = report_to_json(r);
     Json& json = context.document();
     json["output"] = output_;
+    if (!unmatched_.empty()) json["cache_unmatched"] = unmatched_;
     json["scheme"] = spec_.scheme;
     json["method"] = chosen_name(outcome, spec_);
     json["quantized"] = std::move(whole["quantized"]);
@@ -172,6 +184,7 @@ class Quantize final : public Command {
   std::string path_, output_, data_, stats_, export_ = "qdq_onnx";
   std::int64_t samples_ = 0, opset_ = 0;
   bool asymmetric_ = false;
+  std::vector<std::string> unmatched_;  // names of the calibration cache
   QuantizeSpec spec_;
 };
 

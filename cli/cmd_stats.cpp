@@ -1,6 +1,8 @@
 #include "calib/ranges.h"
 #include "calib/statistics.h"
+#include "calib/trt_cache.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "eval/report_render.h"
@@ -23,7 +25,9 @@ class StatsShow final : public Command {
   void declare(Args& args) override {
     args.positional("STATS.h5", path_, "from `pare calibrate` or a run folder")
         .option("--tensor", "NAME", tensor_, "every method's range for this tensor")
-        .option("--format", "F", format_, "int8, uint8 or fp8 (default int8)", "quantize.activations.format")
+        .option("--format", "F", format_,
+                "int8 (default), uint8, int16, uint16, int4, uint4, fp8, fp8_e5m2, fp4 or nvfp4",
+                "quantize.activations.format")
         .example("pare stats show runs/fashion-resnet-int8/statistics.h5");
   }
 
@@ -44,16 +48,18 @@ class StatsShow final : public Command {
 
  private:
   RangeTarget range_target() const {
-    RangeTarget target;
-    if (format_ == "uint8") {
-      target.format = DType::kU8;
-      target.symmetric = false;
-    } else if (format_ == "fp8") {
-      target.format = DType::kE4M3FN;
-    } else if (format_ != "int8") {
-      throw make_error(ErrorCode::kUsage, "'{}' is none of int8, uint8, fp8", format_).at("--format");
-    }
-    return target;
+    // Unsigned integers with a zero point, which is what they are for.
+    static const std::vector<std::pair<const char*, RangeTarget>> kTargets = {
+        {"int8", {DType::kI8, true, false, false}},    {"uint8", {DType::kU8, false, false, false}},
+        {"int16", {DType::kI16, true, false, false}},  {"uint16", {DType::kU16, false, false, false}},
+        {"int4", {DType::kI4, true, false, false}},    {"uint4", {DType::kU4, false, false, false}},
+        {"fp8", {DType::kE4M3FN, true, false, false}}, {"fp8_e5m2", {DType::kE5M2, true, false, false}},
+        {"fp4", {DType::kE2M1, true, false, false}},   {"nvfp4", {DType::kE2M1, true, false, true}}};
+    for (const auto& [text, known] : kTargets)
+      if (format_ == text) return known;
+    throw make_error(ErrorCode::kUsage, "there are no ranges for '{}'", format_)
+        .at("--format")
+        .hint("int8, uint8, int16, uint16, int4, uint4, fp8, fp8_e5m2, fp4 or nvfp4");
   }
 
   static void table(Context& context, const Statistics& s) {
@@ -81,16 +87,19 @@ class StatsShow final : public Command {
     Json list = Json::array();
     const std::vector<RangeChoice> choices = all_methods(t, target);
     const RangeChoice& best = least_mse(choices);
-    context.print(fmt::format("\n{:<22} {:>12} {:>12} {:>12} {:>10}", t.name.size() > 22 ? "method" : t.name,
-                              "low", "high", "mse", "clipped"));
+    context.print(fmt::format("\n{:<22} {:>12} {:>12} {:>12} {:>10} {:>6}",
+                              t.name.size() > 22 ? "method" : t.name, "low", "high", "mse", "clipped",
+                              "tried"));
     for (const RangeChoice& c : choices) {
-      context.print(fmt::format("{:<22} {:>12.5g} {:>12.5g} {:>12.4g} {:>8.3f} %{}", c.method, c.low, c.high,
-                                c.mse, 100 * c.clipped, &c == &best ? "  least error" : ""));
+      context.print(fmt::format("{:<22} {:>12.5g} {:>12.5g} {:>12.4g} {:>8.3f} % {:>6}{}", c.method, c.low,
+                                c.high, c.mse, 100 * c.clipped, c.candidates,
+                                &c == &best ? "  least error" : ""));
       list.push_back({{"method", c.method},
                       {"low", json_number(c.low)},
                       {"high", json_number(c.high)},
                       {"mse", json_number(c.mse)},
-                      {"clipped", json_number(c.clipped)}});
+                      {"clipped", json_number(c.clipped)},
+                      {"candidates", c.candidates}});
     }
     context.document()["ranges"] = std::move(list);
   }
@@ -127,9 +136,46 @@ class StatsMerge final : public Command {
   std::string output_;
 };
 
+class StatsExportTrtCache final : public Command {
+ public:
+  const char* name() const override { return "stats export-trt-cache"; }
+  const char* what() const override { return "write INT8 scales as a TensorRT calibration cache"; }
+
+  void declare(Args& args) override {
+    args.positional("STATS.h5", path_, "from `pare calibrate` or a run folder")
+        .option("-o,--output", "OUT", output_, "where to write the cache")
+        .required()
+        .option("--calibrator", "C", method_, "minmax, entropy, mse or percentile(99.99) (default mse)",
+                "quantize.activations.calibrator")
+        .option("--header", "TEXT", header_, "first line (default TRT-8601-EntropyCalibration2)")
+        .example("pare stats export-trt-cache stats.h5 --calibrator entropy -o resnet.cache");
+  }
+
+  int run(Context& context) override {
+    check_output(output_, {path_});
+    std::vector<std::string> left_out;
+    TrtCache cache = trt_cache_from(load_statistics(path_), method_, &left_out);
+    cache.header = header_;
+    save_trt_cache(cache, output_);
+    if (!left_out.empty())
+      context.warn(fmt::format("{} tensors had no finite value and are not in the cache, the first is '{}'",
+                               left_out.size(), left_out.front()));
+    Json& json = context.document();
+    json["cache"] = output_;
+    json["tensors"] = cache.entries.size();
+    json["left_out"] = left_out;
+    context.print(fmt::format("wrote {}: {} scales by {}", output_, cache.entries.size(), method_));
+    return 0;
+  }
+
+ private:
+  std::string path_, output_, method_ = "mse", header_ = kTrtCacheHeader;
+};
+
 }  // namespace
 
 std::unique_ptr<Command> make_stats_show() { return std::make_unique<StatsShow>(); }
 std::unique_ptr<Command> make_stats_merge() { return std::make_unique<StatsMerge>(); }
+std::unique_ptr<Command> make_stats_export_trt_cache() { return std::make_unique<StatsExportTrtCache>(); }
 
 }  // namespace pare

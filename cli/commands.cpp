@@ -22,6 +22,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   list.push_back(make_calibrate());
   list.push_back(make_stats_show());
   list.push_back(make_stats_merge());
+  list.push_back(make_stats_export_trt_cache());
   list.push_back(make_quantize());
   list.push_back(make_eval());
   list.push_back(make_build());

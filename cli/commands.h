@@ -25,6 +25,7 @@ std::unique_ptr<Command> make_convert();
 std::unique_ptr<Command> make_calibrate();
 std::unique_ptr<Command> make_stats_show();
 std::unique_ptr<Command> make_stats_merge();
+std::unique_ptr<Command> make_stats_export_trt_cache();
 std::unique_ptr<Command> make_quantize();
 std::unique_ptr<Command> make_eval();
 std::unique_ptr<Command> make_build();

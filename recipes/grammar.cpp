@@ -5,8 +5,8 @@
 namespace pare {
 namespace {
 
-const std::vector<const char*> kFormats = {"int8", "uint8", "fp8",   "fp8_e5m2", "int4", "int3",
-                                           "int2", "nvfp4", "mxfp4", "mxfp8",    "none"};
+const std::vector<const char*> kFormats = {"int8",  "uint8", "int16", "uint16", "fp8",   "fp8_e5m2", "int4",
+                                           "uint4", "int3",  "int2",  "nvfp4",  "mxfp4", "mxfp8",    "none"};
 const std::vector<const char*> kMethods = {"auto", "rtn",         "search",  "gptq",
                                            "awq",  "smoothquant", "learned", "low_rank"};
 const std::vector<const char*> kExports = {"qdq_onnx",           "trt_onnx", "qoperator", "matmul_nbits",

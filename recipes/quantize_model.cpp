@@ -15,6 +15,7 @@
 #include "quant/activation.h"
 #include "quant/bias_correction.h"
 #include "quant/smooth.h"
+#include "recipes/given_scales.h"
 #include "recipes/group_stats.h"
 
 namespace pare {
@@ -88,6 +89,7 @@ class Flow {
   QuantizeOutcome run() {
     PARE_ASSERT(in_.graph != nullptr && in_.pool != nullptr);
     quant::check(choices_.spec);
+    if (in_.given != nullptr) check_given();
     base_ = make_variant(*in_.graph, in_.stats);
     const std::string first = choices_.calibrator == "auto" ? "mse" : choices_.calibrator;
     if (!may_score()) {
@@ -117,9 +119,19 @@ class Flow {
   }
 
  private:
+  void check_given() const {
+    for (const quant::ActivationSite& site : quant::place(*in_.graph, choices_.spec).activations)
+      if (!site.format.dynamic &&
+          (!site.format.symmetric || site.format.granularity != quant::Granularity::kTensor))
+        throw make_error(ErrorCode::kUsage,
+                         "a calibration cache holds one symmetric scale a tensor, not what {} needs",
+                         quant::to_string(site.format))
+            .hint("scheme int8 or fp8");
+  }
+
   bool may_score() const {
-    return in_.held_out != nullptr && in_.held_out_range.end > in_.held_out_range.begin &&
-           choices_.spec.activations.active() &&
+    return in_.given == nullptr && in_.held_out != nullptr &&
+           in_.held_out_range.end > in_.held_out_range.begin && choices_.spec.activations.active() &&
            (choices_.calibrator == "auto" || choices_.spec.method == "auto");
   }
 
@@ -164,10 +176,13 @@ class Flow {
     Variant v;
     v.graph = graph;
     v.placement = quant::place(graph, choices_.spec);
-    leave_unseen_float(graph, v.placement, stats);
+    if (in_.given == nullptr)
+      leave_unseen_float(graph, v.placement, stats);
+    else
+      leave_unknown_float(graph, v.placement, *in_.given);
     v.weights = quant::plan_weights(graph, v.placement, choices_.spec.method, *in_.pool);
     for (const quant::ActivationSite& site : v.placement.activations) {
-      if (!quant::needs_statistics(site.format)) {
+      if (in_.given != nullptr || !quant::needs_statistics(site.format)) {
         v.stats.push_back(nullptr);
         continue;
       }
@@ -187,16 +202,10 @@ class Flow {
                                if (v.stats[k] != nullptr)
                                  v.ranges[k] = ranges_of(v.placement.activations[k], *v.stats[k]);
                                else
-                                 v.ranges[k] = {made_at_run_time()};
+                                 v.ranges[k] = {RangeChoice()};
                              }
                            });
     return v;
-  }
-
-  static RangeChoice made_at_run_time() {
-    RangeChoice choice;
-    choice.method = "dynamic";
-    return choice;
   }
 
   std::vector<RangeChoice> ranges_of(const quant::ActivationSite& site, const TensorStats& stats) const {
@@ -224,15 +233,26 @@ class Flow {
     return list[static_cast<std::size_t>(it - names.begin())];
   }
 
-  static quant::Plan plan_for(const Variant& v, const std::vector<RangeChoice>& ranges) {
+  quant::Plan plan_for(const Variant& v, const std::vector<RangeChoice>& ranges) const {
     quant::Plan plan;
     plan.placement = v.placement;
     plan.weights = v.weights;
-    for (std::size_t i = 0; i < ranges.size(); ++i)
-      plan.activations.push_back(quant::activation_from_range(
-          v.placement.activations[i].format,
-          {static_cast<double>(ranges[i].low), static_cast<double>(ranges[i].high), ranges[i].method}));
+    for (std::size_t i = 0; i < ranges.size(); ++i) plan.activations.push_back(plan_one(v, i, ranges[i]));
     return plan;
+  }
+
+  quant::ActivationPlan plan_one(const Variant& v, std::size_t i, const RangeChoice& range) const {
+    const quant::ActivationSite& site = v.placement.activations[i];
+    if (!quant::needs_statistics(site.format)) {
+      quant::ActivationPlan plan;
+      plan.range.method = "dynamic";
+      return plan;
+    }
+    if (in_.given != nullptr)
+      return quant::activation_from_range(
+          site.format, given_range(*in_.given->find(value_label(v.graph, site.path, site.value))));
+    return quant::activation_from_range(
+        site.format, {static_cast<double>(range.low), static_cast<double>(range.high), range.method});
   }
 
   Best candidate(Variant& v, const std::string& method, const std::string& suffix) const {

@@ -17,6 +17,7 @@
 #include "calib/calibrate.h"
 #include "calib/ranges.h"
 #include "calib/tensor_stats.h"
+#include "calib/trt_cache.h"
 #include "datasets/dataset.h"
 #include "engine/base/progress.h"
 #include "engine/base/thread_pool.h"
@@ -32,12 +33,13 @@ namespace pare {
 std::vector<CalibratedValue> values_to_watch(const Graph& graph, const quant::Spec& spec);
 
 struct QuantizeInput {
-  const Graph* graph = nullptr;    // float, simplified, with shapes
-  std::vector<TensorStats> stats;  // of values_to_watch; sorted by name
-  Dataset* calibration = nullptr;  // what the statistics saw. Null: no smoothing, no bias correction
-  Dataset* held_out = nullptr;     // for scoring: samples that calibration did not see. Null or an empty
-  SampleRange held_out_range;      // range: nothing is scored, mse is taken
-  ThreadPool* pool = nullptr;      // required
+  const Graph* graph = nullptr;     // float, simplified, with shapes
+  std::vector<TensorStats> stats;   // of values_to_watch; sorted by name
+  const TrtCache* given = nullptr;  // scales instead of statistics: nothing is searched or scored
+  Dataset* calibration = nullptr;   // what the statistics saw. Null: no smoothing, no bias correction
+  Dataset* held_out = nullptr;      // for scoring: samples that calibration did not see. Null or an empty
+  SampleRange held_out_range;       // range: nothing is scored, mse is taken
+  ThreadPool* pool = nullptr;       // required
   Progress* progress = nullptr;
 };
 

@@ -119,7 +119,7 @@ CalibrationSplit RunState::split() {
 }
 
 const Statistics* RunState::statistics() {
-  if (!recipe().calibrate) return nullptr;
+  if (!recipe().calibrate || given() != nullptr) return nullptr;
   if (!statistics_) {
     const std::string& given = recipe().calibrate->stats;
     const std::string path = given.empty() ? folder_.file("statistics.h5") : recipe().resolve(given);
@@ -127,6 +127,13 @@ const Statistics* RunState::statistics() {
     refuse_stale(*statistics_, graph_hash(), path);
   }
   return &*statistics_;
+}
+
+const TrtCache* RunState::given() {
+  if (!recipe().calibrate || recipe().calibrate->stats.empty()) return nullptr;
+  const std::string path = recipe().resolve(recipe().calibrate->stats);
+  if (!given_ && is_trt_cache(path)) given_ = load_trt_cache(path);
+  return given_ ? &*given_ : nullptr;
 }
 
 const Graph& RunState::written() {

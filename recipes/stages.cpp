@@ -13,7 +13,9 @@
 #include "eval/report_render.h"
 #include "graphsurgeon/inspect.h"
 #include "graphsurgeon/onnx/write.h"
+#include "quant/activation.h"
 #include "quant/audit.h"
+#include "recipes/given_scales.h"
 #include "recipes/plan_report.h"
 #include "recipes/quant_spec.h"
 #include "recipes/report_files.h"
@@ -25,7 +27,10 @@ using Files = std::vector<std::string>;
 
 bool always(const Recipe&) { return true; }
 bool wants_surgery(const Recipe& r) { return !r.surgery.empty(); }
-bool wants_calibration(const Recipe& r) { return r.calibrate && r.calibrate->stats.empty(); }
+bool wants_calibration(const Recipe& r) {
+  return r.calibrate && r.calibrate->stats.empty() &&
+         (!r.quantize || quant::needs_statistics(quant_spec(*r.quantize)));
+}
 bool wants_quantization(const Recipe& r) { return r.quantize.has_value(); }
 bool wants_evaluation(const Recipe& r) { return r.quantize && r.evaluate; }
 
@@ -102,7 +107,9 @@ Files run_quantize(RunState& state) {
   input.graph = &state.graph();
   input.pool = &state.pool();
   input.progress = &state.progress();
-  const Statistics* statistics = state.statistics();
+  const bool needs_statistics = quant::needs_statistics(quant_spec(*r.quantize));
+  const Statistics* statistics = needs_statistics ? state.statistics() : nullptr;
+  if (needs_statistics) input.given = state.given();
   if (statistics != nullptr) input.stats = statistics->tensors;
   std::unique_ptr<Dataset> calibration, held_out;
   if (r.calibrate && !r.calibrate->data.empty()) {
@@ -125,6 +132,11 @@ Files run_quantize(RunState& state) {
   Report& report = state.report;
   report_outcome(report, outcome);
   for (const std::string& why : written.why) report.warnings.push_back(why);
+  if (input.given != nullptr) {
+    const std::vector<std::string> unmatched = unmatched_names(*input.given, state.original());
+    if (!unmatched.empty())
+      report.warnings.push_back(unmatched_sentence(unmatched, input.given->entries.size()));
+  }
   const ModelSummary before = inspect_model(r.resolve(r.model.path));
   const ModelSummary after = inspect_model(state.folder().file("model.onnx"));
   report.sizes.push_back({"weight_bytes_before", static_cast<double>(before.weight_bytes)});

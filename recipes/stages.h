@@ -46,7 +46,8 @@ class RunState {
   const Graph& graph();     // after surgery
   const SimplifyReport& surgery_report();
   const std::string& graph_hash();
-  const Statistics* statistics();  // nullptr: nothing calibrates
+  const Statistics* statistics();  // nullptr: nothing calibrates, or given() does
+  const TrtCache* given();         // calibrate.stats is a TensorRT calibration cache; else nullptr
   CalibrationSplit split();
   std::unique_ptr<Dataset> calibration_data(std::int64_t samples);
   bool has_outcome() const { return outcome_.has_value(); }
@@ -67,6 +68,7 @@ class RunState {
   SimplifyReport surgery_report_;
   std::string graph_hash_;
   std::optional<Statistics> statistics_;
+  std::optional<TrtCache> given_;
   std::optional<QuantizeOutcome> outcome_;
   std::optional<CalibrationSplit> split_;
 };

@@ -11,7 +11,7 @@ import time
 
 import numpy
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from harness import (CALIBRATION, FASHION, KEYS, PARE, RECIPE, RESNET, SMALL, TEST_IMAGES, TEST_LABELS, check, finish, pare,
                      workplace)
@@ -141,8 +141,38 @@ def stale(folder):
     out = os.path.join(folder, 'stale.onnx')
     expect('stale statistics', ['quantize', os.path.join(FASHION, 'mobilenet.onnx'), '--format', 'int8', '-o', out,
                                 '--stats', make_stats(folder)], 2, gone=[out])
+    # The same network with one weight changed: another revision, and its statistics are others.
+    revised = onnx.load(RESNET)
+    weight = next(t for t in revised.graph.initializer if len(t.dims) == 4)
+    values = numpy_helper.to_array(weight).copy()
+    values.flat[0] += 1
+    weight.CopyFrom(numpy_helper.from_array(values, weight.name))
+    path = os.path.join(folder, 'revised.onnx')
+    onnx.save(revised, path)
+    expect('statistics of another revision', ['quantize', path, '--format', 'int8', '-o', out, '--stats', make_stats(folder)],
+           2, 'made from another model', 'good.h5', 'calibrate again', gone=[out])
+    statistics = os.path.join(folder, 'conv.h5')
+    done = pare('calibrate', RESNET, '--data', f'{CALIBRATION}:{KEYS}', '--samples', '4', '--as-is', '-o', statistics)
+    check(done.code == 0, 'statistics of the model as it is', done.err)
+    expect('statistics of the model before simplifying', ['quantize', RESNET, '--format', 'int8', '-o', out, '--stats', statistics],
+           2, 'made from another model', gone=[out])
     merged = os.path.join(folder, 'merged.h5')
     expect('the same data twice', ['stats', 'merge', make_stats(folder), make_stats(folder), '-o', merged], 2, gone=[merged])
+
+
+def caches(folder):
+    out = os.path.join(folder, 'from_cache.onnx')
+    for name, lines, words in (('NaN', 'image: 7fc00000', ['line 2', "'image' is NaN"]),
+                               ('negative', 'image: bc010a14', ['line 2', 'negative']),
+                               ('twice', 'image: 3c010a14\nimage: 3c010a14', ['line 3', 'has a scale already']),
+                               ('no number', 'image 3c010a14', ['line 2'])):
+        path = os.path.join(folder, 'bad.cache')
+        open(path, 'w').write('TRT-8601-EntropyCalibration2\n' + lines + '\n')
+        expect('calibration cache: ' + name, ['quantize', RESNET, '--format', 'int8', '-o', out, '--stats', path], 3, *words,
+               'bad.cache', gone=[out])
+    open(path, 'w').write('TRT-8601-EntropyCalibration2\nimage: 3c010a14\n')
+    expect('calibration cache for uint8', ['quantize', RESNET, '--format', 'uint8', '-o', out, '--stats', path], 2,
+           'symmetric', gone=[out])
 
 
 def models(folder):
@@ -272,7 +302,7 @@ def gates(folder):
 
 
 with workplace() as place:
-    for part in (usage, data, stale, models, recipes, disk, folders, broken_images, gates):
+    for part in (usage, data, stale, caches, models, recipes, disk, folders, broken_images, gates):
         sub = os.path.join(place, part.__name__)
         os.mkdir(sub)
         part(sub)

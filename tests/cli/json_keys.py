@@ -76,6 +76,10 @@ def commands(folder):
     yield ['stats', 'merge', *parts, '-o', stats]
     yield ['stats', 'show', stats]
     yield ['stats', 'show', stats, '--tensor', 'image']
+    yield ['stats', 'export-trt-cache', stats, '-o', folder + '/int8.cache']
+    text = open(folder + '/int8.cache').read() + 'of another model: 3c010a14\n'
+    open(folder + '/more.cache', 'w').write(text)
+    yield ['quantize', RESNET, '--format', 'int8', '-o', out, '--stats', folder + '/more.cache']
     yield ['quantize', RESNET, '--format', 'int8', '-o', out, '--stats', stats]
     yield ['quantize', RESNET, '--format', 'int8', '-o', out, '--data', data, '--ops', 'Conv']
     yield ['convert', out, '-o', folder + '/codes.onnx', '--to', 'qoperator']
