@@ -76,7 +76,17 @@ class Solver {
   }
 
   Grid searched_grid() {
-    return in_.grid != nullptr ? *in_.grid : amax_grid(in_.format, shape_, in_.weight->values.data(), pool_);
+    if (in_.grid != nullptr) return *in_.grid;
+    GridSearch search;
+    search.global = in_.global;
+    std::vector<float> importance;
+    for (std::int64_t g = 0; g < matrices() && gram_ != nullptr; ++g)
+      for (const double v : gram_->mean_square(g)) importance.push_back(static_cast<float>(v));
+    if (!importance.empty()) {
+      search.importance = importance.data();
+      search.importance_rows = rows_each();
+    }
+    return choose_grid(in_.format, shape_, in_.weight->values.data(), search, pool_);
   }
 
   Attempt nearest(const std::string& method) {

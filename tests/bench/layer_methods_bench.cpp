@@ -21,35 +21,11 @@
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
 #include "quant/layer.h"
+#include "tests/bench/grid_formats.h"
 
 namespace {
 
 using namespace pare;
-using quant::GridFormat;
-
-GridFormat format_by_name(const std::string& name) {
-  GridFormat f;
-  const auto set = [&](DType codes, std::int64_t group, DType scales, bool symmetric = true, int bits = 0) {
-    f.codes = codes;
-    f.group = group;
-    f.scales = scales;
-    f.symmetric = symmetric;
-    f.bits = bits;
-  };
-  if (name == "int8") set(DType::kI8, 0, DType::kF32);
-  if (name == "int4_channel") set(DType::kI4, 0, DType::kF32);
-  if (name == "int4_g128") set(DType::kI4, 128, DType::kF32);
-  if (name == "int4_g64") set(DType::kI4, 64, DType::kF32);
-  if (name == "int4_g32") set(DType::kI4, 32, DType::kF32);
-  if (name == "uint4_g32") set(DType::kU4, 32, DType::kF32, false);
-  if (name == "int3_g64") set(DType::kI4, 64, DType::kF32, true, 3);
-  if (name == "nvfp4") set(DType::kE2M1, 16, DType::kE4M3FN);
-  if (name == "mxfp4") set(DType::kE2M1, 32, DType::kE8M0);
-  if (name == "mxfp8") set(DType::kE4M3FN, 32, DType::kE8M0);
-  if (name == "fp8_channel") set(DType::kE4M3FN, 0, DType::kF32);
-  return f;
-}
-
 std::vector<Tensor> outputs_of(const Graph& graph, Dataset& data, std::int64_t samples, ThreadPool& pool) {
   const Lowered lowered = lower_for_cpu(graph);
   Session session(lowered.graph, {&pool, true, false});
@@ -127,7 +103,7 @@ int run(int argc, char** argv) {
         problem.weight = &rows;
         problem.gram = &grams[i].fit;
         problem.held_out = &grams[i].held_out;
-        problem.format = format_by_name(argv[f]);
+        problem.format = bench::grid_format(argv[f]);
         quant::LayerOptions layer;
         layer.method = method;
         const quant::LayerSolution s = quant::solve_layer(problem, layer, pool);

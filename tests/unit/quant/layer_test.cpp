@@ -352,7 +352,7 @@ TEST(Gptq, SingularAndDeadColumns) {
   for (const char* method : {"gptq", "learned"}) {
     const LayerSolution s = solve(w, &gram, format(DType::kI4, 8), method);
     EXPECT_EQ(s.fallback, "");
-    const LayerSolution plain = solve(w, &gram, format(DType::kI4, 8), "rtn");
+    const LayerSolution plain = solve(w, &gram, format(DType::kI4, 8), "search");
     EXPECT_LT(s.loss, plain.loss);
     for (std::size_t r = 0; r < 9 && s.method == "gptq"; ++r)
       EXPECT_EQ(s.codes[r * 40 + 7], plain.codes[r * 40 + 7]);

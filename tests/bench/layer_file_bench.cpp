@@ -1,0 +1,98 @@
+// One layer method on weights and second moments from files, timed: what gptq_vs_torch.py compares with.
+//
+//   layer_file_bench FOLDER FORMAT METHOD REPEATS [THREADS]
+//
+// For every NAME.weight.npy (float32 [out, in]) of FOLDER with NAME.gram.npy (float32 [in, in], E[x x^T]) and
+// perhaps NAME.held.npy (the same of other samples), writes NAME.METHOD.npy: the quantized weight. Prints one
+// JSON line a layer: the least seconds of the repeats, and losses relative to E ||W x||^2.
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "datasets/npy.h"
+#include "engine/base/error.h"
+#include "quant/layer.h"
+#include "tests/bench/grid_formats.h"
+
+namespace {
+
+using namespace pare;
+
+Gram read_gram(const std::string& path) {
+  const Tensor dense = read_npy(path);
+  Gram gram;
+  gram.n = dense.dims().at(0);
+  gram.count = 1;
+  gram.totals.resize(static_cast<std::size_t>(gram.n));
+  for (std::int64_t i = 0; i < gram.n; ++i)
+    for (std::int64_t j = i; j < gram.n; ++j)
+      gram.sums.push_back(static_cast<double>(dense.as<float>()[i * gram.n + j]));
+  return gram;
+}
+
+int run(int argc, char** argv) {
+  if (argc < 5) {
+    fmt::print(stderr, "usage: layer_file_bench FOLDER FORMAT METHOD REPEATS [THREADS]\n");
+    return 2;
+  }
+  const std::string folder = argv[1], suffix = ".weight.npy";
+  ThreadPool pool(argc > 5 ? std::stoi(argv[5]) : available_threads());
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string file = entry.path().filename().string();
+    if (file.size() > suffix.size() && file.compare(file.size() - suffix.size(), suffix.size(), suffix) == 0)
+      names.insert(file.substr(0, file.size() - suffix.size()));
+  }
+  double all = 0;
+  for (const std::string& name : names) {
+    const std::string path = folder + "/" + name;
+    const Tensor weight = read_npy(path + suffix);
+    quant::WeightRows rows;
+    rows.shape = quant::RowShape::whole(weight.dims().at(0), weight.dims().at(1));
+    rows.values.assign(weight.as<float>(), weight.as<float>() + weight.size());
+    const Gram gram = read_gram(path + ".gram.npy");
+    Gram held;
+    if (std::filesystem::exists(path + ".held.npy")) held = read_gram(path + ".held.npy");
+    quant::LayerProblem problem;
+    problem.name = name;
+    problem.weight = &rows;
+    problem.gram = &gram;
+    problem.held_out = &held;
+    problem.format = bench::grid_format(argv[2]);
+    quant::LayerOptions options;
+    options.method = argv[3];
+    quant::LayerSolution s;
+    double least = 1e9;
+    for (int i = 0; i < std::stoi(argv[4]); ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      s = quant::solve_layer(problem, options, pool);
+      least =
+          std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    all += least;
+    quant::WeightRows image = rows;
+    quant::decode(problem.format, rows.shape, s.grid, s.codes.data(), image.values.data(), pool);
+    write_npy(path + "." + argv[3] + ".npy", Tensor::from(DType::kF32, weight.dims(), image.values).view());
+    fmt::print(
+        "{{\"name\":\"{}\",\"method\":\"{}\",\"seconds\":{:.4f},\"loss\":{:.4e},\"held_out\":{:.4e}}}\n",
+        name, s.method, least, s.relative_loss, s.held_out_loss);
+    std::fflush(stdout);
+  }
+  fmt::print("{{\"layers\":{},\"seconds\":{:.3f}}}\n", names.size(), all);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const pare::Error& error) {
+    fmt::print(stderr, "{} {} {}\n", error.what(), error.where(), error.hint());
+    return 1;
+  }
+}
