@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kLanes = kSearchLanes;
 constexpr int kMostAtOnce = 48;
+constexpr double kLargestFloat = std::numeric_limits<float>::max();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The best step of a uniform quantizer of 2^bits levels for a Gaussian of variance 1 (Max 1960).
@@ -39,6 +40,9 @@ bool is_normal(float x) {
 
 float level(int code, float global) { return decode_e4m3(static_cast<std::uint8_t>(code)) * global; }
 
+// Grids of so many parts.
+double dense(const SearchBatch& batch) { return batch.is_long() ? 1 : 4; }
+
 double root(double x, int times) {
   for (; times > 0; --times) x = std::sqrt(x);
   return x;
@@ -57,6 +61,9 @@ struct LaneSearch::Trial {
         kept.score[k][l] = kInfinity;
         kept.scale[k][l] = static_cast<double>(start.scale[l]) * b.factor()[l];
         kept.zero[k][l] = start.zero[l];
+        kept.error[l] = kInfinity;
+        kept.error_scale[l] = kept.scale[k][l];
+        kept.error_zero[l] = start.zero[l];
       }
   }
 };
@@ -67,6 +74,8 @@ LaneSearch::LaneSearch(const GridFormat& format, float global)
       global_(global),
       lowest_(format.lowest_code()),
       largest_(format.largest_code()),
+      widest_(format.symmetric ? std::max(-lowest_, largest_) : largest_ - lowest_),
+      limit_(static_cast<float>(kLargestFloat / widest_ * (1 - 0x1p-10))),
       uniform_step_(uniform_step(lowest_, largest_)) {}
 
 void LaneSearch::fill(const SearchBatch& batch, const float* scales, const double* zeros,
@@ -85,17 +94,19 @@ void LaneSearch::round(const SearchBatch& batch, const double* scales, const flo
                            : format_.scales == DType::kF16 ? SearchRound::kF16
                                                            : SearchRound::kF32;
   const bool positive = format_.positive || !format_.symmetric;
-  PARE_SIMD_PICK(search_round)(type, positive, scales, batch.back(), instead, rounded);
+  PARE_SIMD_PICK(search_round)(type, positive, limit_, scales, batch.back(), instead, rounded);
 }
 
 LaneChoice LaneSearch::amax(const SearchBatch& batch) const {
   LaneChoice choice;
-  const double *low = batch.low(), *high = batch.high(), *back = batch.back();
+  const double *low = batch.low(), *high = batch.high(), *back = batch.back(), *factor = batch.factor();
   double scales[kLanes];
   float ones[kLanes];
   for (int l = 0; l < kLanes; ++l) {
     const double largest = -low[l] > high[l] ? -low[l] : high[l];
     scales[l] = format_.symmetric ? largest / largest_ : (high[l] - low[l]) / (largest_ - lowest_);
+    // Beside the largest float, a scale rounded up would give infinity; 1/256 less, and bfloat16 does not.
+    scales[l] = std::min(scales[l], static_cast<double>(limit_) * (1 - 0x1p-8) * factor[l]);
     ones[l] = 1;
   }
   if (format_.scales == DType::kE4M3FN) {
@@ -222,9 +233,18 @@ void LaneSearch::offer(Trial& trial, double* scales, const double* zeros) const 
 }
 
 void LaneSearch::finish(Trial& trial) const {
-  const int rounds = trial.batch.is_long() ? SearchKept::kCount : 1;
-  for (int k = 0; k < rounds; ++k)
-    for (int round = 0; round < 2; ++round) offer(trial, trial.kept.scale[k], trial.kept.zero[k]);
+  SearchKept& kept = trial.kept;
+  for (int round = 0; round < 2; ++round) offer(trial, kept.scale[0], kept.zero[0]);
+  if (careful()) {
+    for (int round = 0; round < 3; ++round) offer(trial, kept.scale[1], kept.zero[1]);
+    for (int round = 0; round < 3; ++round) offer(trial, kept.error_scale, kept.error_zero);
+    double scales[kLanes], zeros[kLanes];
+    for (int l = 0; l < kLanes; ++l) {
+      scales[l] = static_cast<double>(trial.best.scale[l]) * trial.batch.factor()[l];
+      zeros[l] = trial.best.zero[l];
+    }
+    for (int round = 0; round < 3; ++round) offer(trial, scales, zeros);
+  }
   if (format_.scales != DType::kBF16 && format_.scales != DType::kF16) return;
   // Scales of few bits: the nearest to the least-squares scale need not be the best of its neighbours.
   const double step = format_.scales == DType::kBF16 ? 1.4 * 0x1p-8 : 1.4 * 0x1p-11;
@@ -281,9 +301,14 @@ void LaneSearch::search_symmetric(Trial& trial) const {
       negative[l] = (-trial.batch.low()[l] < trial.batch.high()[l]) != turned;
     full(trial.batch, negative, zeros, first);
     if (eight_bits) {
-      // Half of the range in even steps, which hold those of amax / 127.
+      // Half of the range in even steps. The error of few weights jumps about from scale to scale: more steps
+      // find more of its dips.
       for (int l = 0; l < kLanes; ++l) step[l] = -0.0125 * first[l];
-      try_even(trial, first, step, turned ? 13 : 41, zeros);
+      for (int part = 0; part < dense(trial.batch); ++part) {
+        double begin[kLanes];
+        for (int l = 0; l < kLanes; ++l) begin[l] = first[l] + step[l] * (part / dense(trial.batch) - 1);
+        try_even(trial, begin, step, turned ? 14 : 42, zeros);
+      }
     }
     const int halvings = turned ? 2 : 3;
     bool further = !eight_bits;
@@ -340,6 +365,7 @@ void LaneSearch::search_asymmetric(Trial& trial) const {
 // octave holds every position, a quarter more below is for clipping.
 void LaneSearch::search_floats(Trial& trial) const {
   constexpr double kThirtySecond = 1.0218971486541166, kTwelfth = 1.0594630943592953;  // of an octave
+  constexpr double kHundredTwentyEighth = 1.0054299011128027;
   constexpr double kQuarterDown = 0.84089641525371454;
   const bool coarse = format_.codes == DType::kE2M1;
   const double zeros[kLanes] = {};
@@ -348,13 +374,18 @@ void LaneSearch::search_floats(Trial& trial) const {
     first[l] = trial.kept.scale[0][l] * kQuarterDown;
     ratio[l] = coarse ? kTwelfth : kThirtySecond;
   }
-  try_powers(trial, first, ratio, coarse ? 15 : 40, zeros);
+  for (int part = 0; part < (coarse ? 1 : dense(trial.batch)); ++part) {
+    try_powers(trial, first, ratio, coarse ? 15 : 40, zeros);
+    for (int l = 0; l < kLanes; ++l) first[l] *= dense(trial.batch) == 1 ? 1 : kHundredTwentyEighth;
+  }
   if (!coarse) try_around(trial, ratio);
   finish(trial);
 }
 
-void LaneSearch::take(Trial& trial, const float* scales) const {
+void LaneSearch::take(Trial& trial, const float* candidates) const {
   const double zeros[kLanes] = {};
+  float scales[kLanes];
+  for (int l = 0; l < kLanes; ++l) scales[l] = candidates[l] <= limit_ ? candidates[l] : trial.best.scale[l];
   SearchLanes lanes;
   double errors[kLanes];
   fill(trial.batch, scales, zeros, lanes);
@@ -374,7 +405,7 @@ void LaneSearch::descend(Trial& trial, const Next& scale_of) const {
     float scales[kLanes], edge[kLanes];
     for (int l = 0; l < kLanes; ++l) {
       scales[l] = scale_of(l, step);
-      edge[l] = static_cast<float>(static_cast<double>(scales[l]) * trial.batch.factor()[l] * largest_);
+      edge[l] = static_cast<float>(static_cast<double>(scales[l]) * trial.batch.factor()[l] * widest_);
     }
     double clipped[kLanes];
     trial.batch.clipped(edge, clipped);
@@ -402,8 +433,8 @@ void LaneSearch::search_levels(Trial& trial) const {
     base[l] = encode_e4m3(trial.best.scale[l] / global_);
     subnormal |= base[l] < 8;
   }
-  // With 7 bits and more, rounding the scale down by 1/16 may clip: one code more.
-  const int above = largest_ > 100 && codec_.is_integer ? 8 : 7;
+  // With many codes, a scale rounded down by 1/16 may clip what twice it holds: one code more.
+  const int above = careful() ? 8 : 7;
   float scales[kLanes];
   for (int k = -kBelow; k <= above; ++k) {
     if (k == 0) continue;  // amax

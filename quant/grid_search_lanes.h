@@ -53,7 +53,9 @@ class LaneSearch {
   // Takes the scales (of normalized weights), rounded, where they are better; leaves in `scales` the
   // least-squares scales of their codes.
   void offer(Trial& trial, double* scales, const double* zeros) const;
-  void take(Trial& trial, const float* scales) const;
+  void take(Trial& trial, const float* candidates) const;
+  // Many codes: the error is a ragged function of the scale, and more than one candidate is followed up.
+  bool careful() const { return largest_ - lowest_ > 100; }
   void finish(Trial& trial) const;
   template <class Next>
   void descend(Trial& trial, const Next& scale_of) const;
@@ -61,7 +63,9 @@ class LaneSearch {
   GridFormat format_;
   SearchCodec codec_;
   float global_;
-  double lowest_, largest_, uniform_step_;
+  double lowest_, largest_, widest_;  // widest: the largest magnitude of code - zero
+  float limit_;                       // the largest scale whose products are all finite
+  double uniform_step_;
 };
 
 }  // namespace pare::quant

@@ -146,6 +146,9 @@ void search_keep(const SearchLanes* lanes, const SearchSums* sums, int count, co
   double* __restrict scale1 = kept->scale[1];
   double* __restrict zero0 = kept->zero[0];
   double* __restrict zero1 = kept->zero[1];
+  double* __restrict error = kept->error;
+  double* __restrict error_scale = kept->error_scale;
+  double* __restrict error_zero = kept->error_zero;
   for (int c = 0; c < count; ++c) {
     const SearchSums& sum = sums[c];
     for (int l = 0; l < kLanes; ++l) {
@@ -159,11 +162,15 @@ void search_keep(const SearchLanes* lanes, const SearchSums* sums, int count, co
       score0[l] = first ? e : score0[l];
       scale0[l] = first ? s : scale0[l];
       zero0[l] = first ? z : zero0[l];
+      const bool least = sum.ee[l] < error[l];
+      error[l] = least ? sum.ee[l] : error[l];
+      error_scale[l] = least ? static_cast<double>(lanes[c].scale[l]) : error_scale[l];
+      error_zero[l] = least ? z : error_zero[l];
     }
   }
 }
 
-void search_round(SearchRound type, bool positive, const double* scales, const double* back,
+void search_round(SearchRound type, bool positive, float limit, const double* scales, const double* back,
                   const float* instead, float* rounded) {
   float value[kLanes];
   for (int l = 0; l < kLanes; ++l) value[l] = static_cast<float>(scales[l] * back[l]);
@@ -173,7 +180,8 @@ void search_round(SearchRound type, bool positive, const double* scales, const d
     for (int l = 0; l < kLanes; ++l) value[l] = decode_f16(encode_f16(value[l]));
   for (int l = 0; l < kLanes; ++l) {
     const std::uint32_t bits = float_bits(value[l]);
-    const bool normal = (bits & 0x7FFFFFFFu) - 0x00800000u < 0x7F000000u;
+    const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
+    const bool normal = magnitude >= 0x00800000u && magnitude <= float_bits(limit);
     const bool legal = normal && !(positive && bits > 0x7FFFFFFFu);
     rounded[l] = legal ? value[l] : instead[l];
   }

@@ -60,15 +60,17 @@ struct SearchKept {
   alignas(64) double score[kCount][kSearchLanes];
   alignas(64) double scale[kCount][kSearchLanes];  // least squares, not rounded
   alignas(64) double zero[kCount][kSearchLanes];
+  // And the one of least ee.
+  alignas(64) double error[kSearchLanes], error_scale[kSearchLanes], error_zero[kSearchLanes];
 };
 PARE_SIMD_DECLARE(void search_keep(const SearchLanes* lanes, const SearchSums* sums, int count,
                                    const double* zeros, SearchKept* kept))
 
-// scales[16] * back[16] in the type that is written, widened; `instead` where that is 0, denormal or
-// infinite, or negative and `positive` is set.
+// scales[16] * back[16] in the type that is written, widened; `instead` where that is 0, denormal or above
+// `limit` (a finite number), or negative and `positive` is set.
 enum class SearchRound { kF32, kF16, kBF16 };
-PARE_SIMD_DECLARE(void search_round(SearchRound type, bool positive, const double* scales, const double* back,
-                                    const float* instead, float* rounded))
+PARE_SIMD_DECLARE(void search_round(SearchRound type, bool positive, float limit, const double* scales,
+                                    const double* back, const float* instead, float* rounded))
 
 // out[i][l] = lines[l][i] for i < n[l], else 0, for i < rows.
 PARE_SIMD_DECLARE(void search_gather(const float* const* lines, const std::int64_t* n, std::int64_t rows,
