@@ -16,6 +16,7 @@
 #include "quant/activation.h"
 #include "quant/audit.h"
 #include "recipes/given_scales.h"
+#include "recipes/layer_journal.h"
 #include "recipes/plan_report.h"
 #include "recipes/quant_spec.h"
 #include "recipes/stages.h"
@@ -101,10 +102,13 @@ class Quantize final : public Command {
         refuse_stale(statistics = load_statistics(stats_), hex(graph_hash(graph)), stats_);
       input.stats = statistics.tensors;
     }
+    const std::unique_ptr<LayerJournal> journal = LayerJournal::temporary(output_);
+    input.journal = journal.get();
     QuantizeOutcome outcome = quantize_model(input, choices);
     if (statistics.samples > 0) outcome.quantized.metadata["pare.data"] = statistics.data_hash.hex();
     WriteOptions write;
     write.opset = static_cast<int>(opset_);
+    write.inline_limit = kStreamedWeights;
     const WriteReport written = write_onnx(outcome.quantized, output_, write);
     for (const std::string& why : written.why) context.warn(why);
     const quant::AuditResult audit = quant::audit(outcome.source, outcome.plan, load_model(output_));

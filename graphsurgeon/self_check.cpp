@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/ir/subgraph.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/generated_inputs.h"
 #include "graphsurgeon/passes/edit.h"
@@ -103,6 +104,19 @@ class Check {
 
 SelfCheckReport compare_on_generated(const Graph& first, const Graph& second, const SelfCheckOptions& options,
                                      ThreadPool& pool) {
+  std::int64_t bytes = 0;
+  walk_graphs(first, [&](const SubgraphPath&, const Graph& graph) {
+    for (std::size_t i = 0; i < graph.value_count(); ++i) {
+      const Value& value = graph.value(static_cast<ValueId>(i));
+      if (value.is_constant() && value.dtype != DType::kString) bytes += value.constant.bytes();
+    }
+  });
+  if (bytes > options.largest_weights) {
+    SelfCheckReport report;
+    report.why_not =
+        fmt::format("{:.1f} GB of weights would be in memory twice", static_cast<double>(bytes) / 1e9);
+    return report;
+  }
   return Check(first, second, options, pool).run();
 }
 

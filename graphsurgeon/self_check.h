@@ -15,6 +15,9 @@ struct SelfCheckOptions {
   // Allowed: |a - b| <= relative * max|a| over the output + absolute. Folding moves roundings (unit 6e-8 a
   // step, some tens of steps deep); 1e-4 is far above that and far below a wrong fold.
   double relative = 1e-4, absolute = 1e-6;
+  // Running a graph packs its weights, twice here. Of graphs with more bytes of constants nothing is
+  // compared.
+  std::int64_t largest_weights = std::int64_t{1} << 30;
 };
 
 struct SelfCheckReport {

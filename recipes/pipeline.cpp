@@ -63,7 +63,10 @@ class Run {
   RunOutcome go() {
     RunOutcome outcome;
     outcome.run_dir = folder_.path();
-    if (!options_.from.empty()) folder_.forget(options_.from);
+    if (!options_.from.empty()) {
+      folder_.forget(options_.from);
+      folder_.drop_layers();
+    }
     if (folder_.finished()) return finished(std::move(outcome));
     // The audit compares with what `quantize` decided, which is not kept: the two are done in one process.
     if (folder_.find("audit") == nullptr) folder_.forget("quantize");
@@ -172,6 +175,7 @@ class Run {
     }
     outcome.report_files =
         write_reports(r, folder_.path(), state_.recipe().report, options_.pare_version, seconds);
+    folder_.drop_layers();
     folder_.finish();
     folder_.log(fmt::format("finished: {}", r.verdict));
     outcome.report = r;

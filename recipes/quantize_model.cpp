@@ -4,6 +4,7 @@
 #include <chrono>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "calib/channel_moments.h"
 #include "calib/collector.h"
@@ -17,6 +18,7 @@
 #include "quant/smooth.h"
 #include "recipes/given_scales.h"
 #include "recipes/group_stats.h"
+#include "recipes/layer_journal.h"
 
 namespace pare {
 namespace {
@@ -97,7 +99,6 @@ class Flow {
       finish();
       return std::move(out_);
     }
-    reference_ = outputs_of(*in_.graph);
     const bool improve = choices_.spec.method == "auto" && in_.calibration != nullptr;
     consider(candidate(base_, first, ""), improve);
     if (improve && smooth()) consider(candidate(smoothed_, first, " + smoothing"), improve);
@@ -180,7 +181,10 @@ class Flow {
       leave_unseen_float(graph, v.placement, stats);
     else
       leave_unknown_float(graph, v.placement, *in_.given);
-    v.weights = quant::plan_weights(graph, v.placement, choices_.spec.method, *in_.pool);
+    v.weights = plan_layers(graph, v.placement, choices_.spec.method, in_.journal, progress(),
+                            [&](const quant::Placement& unit) {
+                              return quant::plan_weights(graph, unit, choices_.spec.method, *in_.pool);
+                            });
     for (const quant::ActivationSite& site : v.placement.activations) {
       if (in_.given != nullptr || !quant::needs_statistics(site.format)) {
         v.stats.push_back(nullptr);
@@ -269,15 +273,27 @@ class Flow {
     const Stopwatch watch;
     EvaluateOptions options;
     options.pool = in_.pool;
-    options.progress = in_.progress;
+    options.progress = &progress();
     BatchOutputs outputs = collect_outputs(graph, *in_.held_out, in_.held_out_range, options);
     out_.scoring_seconds += watch.seconds();
     return outputs;
   }
 
+  // The float outputs of the held-out samples.
+  const BatchOutputs& reference() {
+    if (!reference_) reference_ = outputs_of(*in_.graph);
+    return *reference_;
+  }
+
+  Progress& progress() const { return in_.progress != nullptr ? *in_.progress : no_progress(); }
+
   void score(Best& c) {
     const Stopwatch watch;
-    c.score = output_sqnr_db(reference_, outputs_of(quant::apply(c.graph, c.plan)));
+    // The recipe and the statistics decide what a label means.
+    std::optional<double> known;
+    if (in_.journal != nullptr) known = in_.journal->score(c.label);
+    c.score = known ? *known : output_sqnr_db(reference(), outputs_of(quant::apply(c.graph, c.plan)));
+    if (in_.journal != nullptr && !known) in_.journal->keep_score(c.label, c.score);
     out_.candidates.push_back({c.label, c.score, false, watch.seconds()});
   }
 
@@ -291,7 +307,7 @@ class Flow {
     Dataset& data = *in_.calibration;
     const std::int64_t samples =
         data.fixed_batch() > 0 ? data.sample_count() : std::min(data.sample_count(), kMomentSamples);
-    ProgressStep step(in_.progress != nullptr ? *in_.progress : no_progress(), "channel moments", samples);
+    ProgressStep step(progress(), "channel moments", samples);
     StateFeed feed(data, graph);
     for (std::int64_t begin = 0, end = 0; begin < samples; begin = end) {
       end = data.batch_end(begin, samples, data.batch_size());
@@ -337,7 +353,7 @@ class Flow {
     smoothed_stats_ = in_.stats;
     CalibrateOptions options;
     options.pool = in_.pool;
-    options.progress = in_.progress;
+    options.progress = &progress();
     for (TensorStats& fresh : calibrate(graph, changed, *in_.calibration, options).statistics.tensors) {
       const auto it = std::lower_bound(smoothed_stats_.begin(), smoothed_stats_.end(), fresh.name,
                                        [](const TensorStats& a, const std::string& n) { return a.name < n; });
@@ -350,7 +366,7 @@ class Flow {
   // Smoothing must keep the float function. 60 dB is a relative error of 1e-3, far above float rounding and
   // far below any quantization.
   void check_unchanged(const Graph& graph) {
-    const double sqnr = output_sqnr_db(reference_, outputs_of(graph));
+    const double sqnr = output_sqnr_db(reference(), outputs_of(graph));
     if (!(sqnr >= 60))
       fail(ErrorCode::kInternal, "smoothing changed the float outputs (SQNR {:.1f} dB, 60 wanted)", sqnr);
   }
@@ -462,7 +478,7 @@ class Flow {
   Variant base_, smoothed_;
   Best best_;
   std::vector<TensorStats> smoothed_stats_;
-  BatchOutputs reference_;
+  std::optional<BatchOutputs> reference_;
 };
 
 }  // namespace

@@ -28,6 +28,12 @@
 
 namespace pare {
 
+class LayerJournal;
+
+// More bytes of weights than that go into a file of their own: it is streamed, while a message of ONNX is
+// built in memory.
+inline constexpr std::int64_t kStreamedWeights = std::int64_t{256} << 20;
+
 // The activations that calibration must watch for a spec, with their channel axis where smoothing may ask for
 // maxima by channel. Ids of `graph`.
 std::vector<CalibratedValue> values_to_watch(const Graph& graph, const quant::Spec& spec);
@@ -41,6 +47,7 @@ struct QuantizeInput {
   SampleRange held_out_range;       // range: nothing is scored, mse is taken
   ThreadPool* pool = nullptr;       // required
   Progress* progress = nullptr;
+  LayerJournal* journal = nullptr;  // finished layers and scores; null: everything is computed, in memory
 };
 
 struct QuantizeChoices {

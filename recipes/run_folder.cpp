@@ -18,8 +18,9 @@ namespace pare {
 namespace {
 
 // What a run makes. --force removes these and nothing else.
-const char* const kOwnFiles[] = {"journal.jsonl", "recipe.yaml", "statistics.h5", "model.onnx", "report.json",
-                                 "report.html",   "report.md",   "junit.xml",     "log.txt"};
+const char* const kOwnFiles[] = {"journal.jsonl",   "recipe.yaml", "statistics.h5", "model.onnx",
+                                 "model.onnx.data", "report.json", "report.html",   "report.md",
+                                 "junit.xml",       "log.txt"};
 
 Json artefact_json(const ReportArtefact& a) {
   return {{"path", a.path}, {"sha256", a.sha256}, {"bytes", a.bytes}};
@@ -55,7 +56,8 @@ void RunFolder::start(Mode mode, const std::string& fingerprint, const std::stri
   const bool begun = path_exists(file("journal.jsonl"));
   if (!begun && mode != Mode::kForce) {
     for (const std::string& name : list_directory(path_))
-      if (name != "lock" && name != "stages" && name != "recipe.yaml" && name != "log.txt")
+      if (name != "lock" && name != "stages" && name != "layers" && name != "recipe.yaml" &&
+          name != "log.txt")
         throw make_error(ErrorCode::kUsage, "the folder holds '{}' but no run", name)
             .at(path_)
             .hint("choose another folder with --out, or --force");
@@ -146,7 +148,10 @@ void RunFolder::rewrite_journal() {
 void RunFolder::wipe() {
   for (const char* name : kOwnFiles) remove_file(file(name));
   remove_tree(file("stages"));
+  drop_layers();
 }
+
+void RunFolder::drop_layers() { remove_tree(file("layers")); }
 
 const JournalEntry* RunFolder::find(const std::string& stage) const {
   for (const JournalEntry& entry : entries_) {

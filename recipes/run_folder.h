@@ -4,6 +4,7 @@
 //   lock            held while a process works here (fcntl; gone with the process)
 //   journal.jsonl   one record a finished stage, with the SHA-256 of what it left
 //   stages/*.json   what the report knew after each stage
+//   layers/         finished layers and scores of the stage that runs (layer_journal.h); gone when it is done
 //   recipe.yaml     the resolved recipe; report.*, junit.xml, log.txt and the artefacts beside it
 #pragma once
 
@@ -44,6 +45,7 @@ class RunFolder {
   const JournalEntry* find(const std::string& stage) const;
   void record(const JournalEntry& entry);      // hashes are filled in by describe()
   void forget(const std::string& from_stage);  // this record and those after it, and `finished`
+  void drop_layers();                          // what layers/ holds
   void finish();
 
   ReportArtefact describe(const std::string& name) const;  // size and SHA-256 of a file in the folder

@@ -16,6 +16,7 @@
 #include "quant/activation.h"
 #include "quant/audit.h"
 #include "recipes/given_scales.h"
+#include "recipes/layer_journal.h"
 #include "recipes/plan_report.h"
 #include "recipes/quant_spec.h"
 #include "recipes/report_files.h"
@@ -122,11 +123,19 @@ Files run_quantize(RunState& state) {
       input.held_out_range = split.holdout;
     }
   }
+  const JournalEntry* calibrated = state.folder().find("calibrate");
+  std::string base;
+  if (calibrated != nullptr)
+    for (const ReportArtefact& output : calibrated->outputs) base += output.sha256;
+  if (r.calibrate && !r.calibrate->stats.empty()) base += sha256_of_file(r.resolve(r.calibrate->stats));
+  LayerJournal journal(state.folder().file("layers"), base);
+  input.journal = &journal;
   QuantizeOutcome outcome = quantize_model(input, quantize_choices(*r.quantize));
   outcome.quantized.metadata["pare.recipe"] = model_recipe_hash(r);
   if (statistics != nullptr) outcome.quantized.metadata["pare.data"] = statistics->data_hash.hex();
   WriteOptions write;
   write.opset = static_cast<int>(r.export_as.opset);
+  write.inline_limit = kStreamedWeights;
   const WriteReport written = write_onnx(outcome.quantized, state.folder().file("model.onnx"), write);
 
   Report& report = state.report;
@@ -148,7 +157,9 @@ Files run_quantize(RunState& state) {
   report.provenance.push_back({"method", chosen_name(outcome, *r.quantize)});
   report.provenance.push_back({"opset", std::to_string(written.opset)});
   state.set_outcome(std::move(outcome));
-  return {"model.onnx"};
+  Files files = {"model.onnx"};
+  files.insert(files.end(), written.external.begin(), written.external.end());
+  return files;
 }
 
 Files run_audit(RunState& state) {
