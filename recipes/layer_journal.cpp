@@ -30,6 +30,11 @@ struct Field {
 };
 constexpr Field kFields[] = {{"codes", &quant::WeightPlan::codes}, {"scales", &quant::WeightPlan::scales}};
 
+// What is not written is lost when a run is resumed: a member added to WeightPlan belongs into kFields, or into
+// header_of and read_layers.
+static_assert(sizeof(quant::WeightPlan) == 2 * sizeof(Tensor) + 2 * sizeof(double) + sizeof(std::int64_t),
+              "WeightPlan has members that the journal does not know");
+
 std::size_t aligned(std::size_t offset) { return (offset + kAlign - 1) / kAlign * kAlign; }
 
 std::string header_of(const std::string& key, const std::vector<quant::WeightPlan>& plans) {
