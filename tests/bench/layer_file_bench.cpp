@@ -3,7 +3,8 @@
 //   layer_file_bench FOLDER FORMAT METHOD REPEATS [THREADS]
 //
 // For every NAME.weight.npy (float32 [out, in]) of FOLDER with NAME.gram.npy (float32 [in, in], E[x x^T]) and
-// perhaps NAME.held.npy (the same of other samples), writes NAME.METHOD.npy: the quantized weight. Prints one
+// perhaps NAME.held.npy (the same of other samples), writes NAME.METHOD.npy: the quantized weight. METHOD is
+// one of layer.h, or gptq_amax: GPTQ on the grid of the largest magnitude. Prints one
 // JSON line a layer: the least seconds of the repeats, and losses relative to E ||W x||^2.
 #include <fmt/core.h>
 
@@ -64,11 +65,15 @@ int run(int argc, char** argv) {
     problem.held_out = &held;
     problem.format = bench::grid_format(argv[2]);
     quant::LayerOptions options;
-    options.method = argv[3];
+    const bool amax = std::string(argv[3]) == "gptq_amax";
+    options.method = amax ? "gptq" : argv[3];
     quant::LayerSolution s;
     double least = 1e9;
     for (int i = 0; i < std::stoi(argv[4]); ++i) {
       const auto start = std::chrono::steady_clock::now();
+      const quant::Grid grid =
+          amax ? quant::amax_grid(problem.format, rows.shape, rows.values.data(), pool) : quant::Grid();
+      problem.grid = amax ? &grid : nullptr;
       s = quant::solve_layer(problem, options, pool);
       least =
           std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -77,9 +82,9 @@ int run(int argc, char** argv) {
     quant::WeightRows image = rows;
     quant::decode(problem.format, rows.shape, s.grid, s.codes.data(), image.values.data(), pool);
     write_npy(path + "." + argv[3] + ".npy", Tensor::from(DType::kF32, weight.dims(), image.values).view());
-    fmt::print(
-        "{{\"name\":\"{}\",\"method\":\"{}\",\"seconds\":{:.4f},\"loss\":{:.4e},\"held_out\":{:.4e}}}\n",
-        name, s.method, least, s.relative_loss, s.held_out_loss);
+    fmt::print("{{\"name\":\"{}\",\"method\":\"{}\",\"seconds\":{:.4f},\"loss\":{:.4e},\"held_out\":{}}}\n",
+               name, s.method, least, s.relative_loss,
+               held.empty() ? "null" : fmt::format("{:.4e}", s.held_out_loss));
     std::fflush(stdout);
   }
   fmt::print("{{\"layers\":{},\"seconds\":{:.3f}}}\n", names.size(), all);
