@@ -14,8 +14,9 @@ namespace {
 
 Tensor zero_point_tensor(DType dtype, std::int32_t value, const Dims& dims) {
   Tensor tensor = Tensor::allocate(dtype, dims);
-  const auto byte = static_cast<std::uint8_t>(value);  // two's complement; 0 is 0.0 in the FP8 formats
-  std::fill_n(tensor.mut<std::uint8_t>(), tensor.bytes(), byte);
+  const float code = static_cast<float>(value);  // 16 bits at most; 0 is 0.0 in the FP8 formats
+  const std::vector<float> values(static_cast<std::size_t>(tensor.size()), code);
+  format_info(dtype).encode(values.data(), tensor.mut<std::byte>(), tensor.size());
   return tensor;
 }
 
@@ -27,28 +28,60 @@ Value like(const Graph& graph, ValueId id, const std::string& suffix, DType dtyp
   return value;
 }
 
+// Before the first of the readers, in graph order.
+NodeId first_reader(const Graph& graph, const std::vector<Use>& uses) {
+  if (uses.size() > 1)
+    for (const NodeId id : graph.nodes())
+      if (std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return use.node == id; })) return id;
+  return uses.front().node;
+}
+
+// E8M0 and the half types are no types of a result, or not of this one.
+void set_output_dtype(Node& dq, DType scales) {
+  if (scales != DType::kF32) dq.attrs["output_dtype"] = static_cast<std::int64_t>(DType::kF32);
+}
+
+// Block scales of two levels, as one value: E4M3 codes times the global float32.
+ValueId two_level_scales(Graph& graph, const std::string& base, const WeightPlan& plan, NodeId before) {
+  Node dq;
+  dq.op = "DequantizeLinear";
+  dq.name = base + "_scale_DequantizeLinear";
+  dq.in = {graph.add_constant(base + "_scale", plan.scales),
+           graph.add_constant(base + "_global_scale", plan.global)};
+  Value value;
+  value.name = base + "_scale_DequantizeLinear_Output";
+  value.dtype = DType::kF32;
+  value.shape = Shape(plan.scales.dims());
+  dq.out = {graph.add_value(std::move(value))};
+  const ValueId result = dq.out[0];
+  graph.insert_before(before, std::move(dq));
+  return result;
+}
+
 void apply_weight(Graph& graph, const WeightSite& site, const WeightPlan& plan) {
   const std::string base = graph.value(site.value).name;
-  const ValueId codes = graph.add_constant(base + "_quantized", plan.codes);
-  const ValueId scales = graph.add_constant(base + "_scale", plan.scales);
-  const ValueId zero =
-      graph.add_constant(base + "_zero_point", zero_point_tensor(site.format.dtype, 0, plan.scales.dims()));
+  const NodeId first = first_reader(graph, site.uses);
   Node dq;
   dq.op = "DequantizeLinear";
   dq.name = base + "_DequantizeLinear";
-  dq.in = {codes, scales, zero};
+  dq.in = {graph.add_constant(base + "_quantized", plan.codes)};
+  const bool two_levels = !plan.global.empty();
+  dq.in.push_back(two_levels ? two_level_scales(graph, base, plan, first)
+                             : graph.add_constant(base + "_scale", plan.scales));
+  if (!plan.zero_points.empty())
+    dq.in.push_back(graph.add_constant(base + "_zero_point", plan.zero_points));
+  else if (site.format.granularity != Granularity::kBlock && bits(site.format.dtype) >= 8)
+    dq.in.push_back(graph.add_constant(base + "_zero_point",
+                                       zero_point_tensor(site.format.dtype, 0, plan.scales.dims())));
   if (site.format.granularity == Granularity::kChannel)
     dq.attrs["axis"] = static_cast<std::int64_t>(site.axis);
+  if (site.format.granularity == Granularity::kBlock) {
+    dq.attrs["axis"] = static_cast<std::int64_t>(site.reduce_axis);
+    dq.attrs["block_size"] = static_cast<std::int64_t>(site.format.block);
+  }
+  if (!two_levels) set_output_dtype(dq, plan.scales.dtype());
   dq.out = {graph.add_value(like(graph, site.value, "_DequantizeLinear_Output", DType::kF32))};
   const ValueId result = dq.out[0];
-  // Before the first of its readers, in graph order.
-  NodeId first = site.uses.front().node;
-  if (site.uses.size() > 1)
-    for (const NodeId id : graph.nodes())
-      if (std::any_of(site.uses.begin(), site.uses.end(), [&](const Use& use) { return use.node == id; })) {
-        first = id;
-        break;
-      }
   graph.insert_before(first, std::move(dq));
   for (const Use& use : site.uses) graph.set_input(use.node, use.slot, result);
 }

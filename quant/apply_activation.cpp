@@ -204,6 +204,8 @@ void apply_activation(Graph& graph, const ActivationSite& site, const Activation
     pair.result =
         graph.add_value(like(graph, site.value, "_DequantizeLinear_Output", graph.value(site.value).dtype));
   }
+  if (site.format.granularity == Granularity::kBlock)
+    fail(ErrorCode::kUnsupported, "activations in {} are not written", to_string(site.format));
   if (!site.format.dynamic)
     write_static(graph, site, plan, pair);
   else if (site.format.granularity == Granularity::kTensor && !site.format.symmetric)

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
-#include "engine/numeric/quantize.h"
+#include "engine/numeric/pack.h"
 #include "engine/numeric/table.h"
 #include "quant/activation.h"
 #include "quant/apply_activation.h"
@@ -26,13 +26,22 @@ class Auditor {
       if (dq == nullptr) continue;
       any = true;
       same(name, "codes", constant(dq->in[0]), plan.codes);
-      same(name, "scales", constant(dq->in[1]), plan.scales);
-      if (site.format.granularity == Granularity::kChannel &&
-          dq->attr("axis", std::int64_t{1}) != static_cast<std::int64_t>(site.axis))
-        complain(name, fmt::format("axis {} was written, {} was decided", dq->attr("axis", std::int64_t{1}),
-                                   site.axis));
+      scales(name, *dq, plan);
+      const Tensor zeros = dq->in.size() > 2 ? constant(dq->in[2]) : Tensor{};
+      if (!plan.zero_points.empty())
+        same(name, "zero points", zeros, plan.zero_points);
+      else if (!zeros.empty() && !all_zero(zeros))
+        complain(name, "it has zero points in the file, and none were decided");
+      const bool block = site.format.granularity == Granularity::kBlock;
+      const std::int64_t axis = block ? site.reduce_axis : site.axis;
+      if (site.format.granularity != Granularity::kTensor && dq->attr("axis", std::int64_t{1}) != axis)
+        complain(name,
+                 fmt::format("axis {} was written, {} was decided", dq->attr("axis", std::int64_t{1}), axis));
+      if (dq->attr("block_size", std::int64_t{0}) != site.format.block)
+        complain(name, fmt::format("blocks of {} were written, of {} were decided",
+                                   dq->attr("block_size", std::int64_t{0}), site.format.block));
     }
-    if (any) dequantized(name, site, plan);
+    if (any) near(name, site, plan);
   }
 
   void activation(const ActivationSite& site, const ActivationPlan& plan) {
@@ -134,34 +143,71 @@ class Auditor {
                                                pare::name(want.dtype()), pare::to_string(want.dims())));
   }
 
+  // A constant, or for two levels the DequantizeLinear of constants.
+  void scales(const std::string& tensor, const Node& dq, const WeightPlan& plan) {
+    if (plan.global.empty()) return same(tensor, "scales", constant(dq.in[1]), plan.scales);
+    const NodeId id = back_->producer(dq.in[1]);
+    if (id == NodeId::kNone || back_->node(id).op != "DequantizeLinear")
+      return complain(tensor, "its block scales are not dequantized in the file");
+    same(tensor, "scales", constant(back_->node(id).in[0]), plan.scales);
+    same(tensor, "global scale", constant(back_->node(id).in[1]), plan.global);
+  }
+
+  static bool all_zero(const Tensor& tensor) {
+    const auto* bytes = tensor.as<std::uint8_t>();
+    return std::all_of(bytes, bytes + tensor.bytes(), [](std::uint8_t b) { return b == 0; });
+  }
+
+  static float number(const Tensor& tensor) {
+    float value = 0;
+    format_info(tensor.dtype()).decode(tensor.data(), &value, 1);
+    return value;
+  }
+
   // |w - dequantized| <= half the grid step at that place, or the code is the largest.
-  void dequantized(const std::string& tensor, const WeightSite& site, const WeightPlan& plan) {
+  void near(const std::string& tensor, const WeightSite& site, const WeightPlan& plan) {
+    if (!plan.nearest) return;  // the codes make up for each other's errors
     const Tensor& weight = source_->value(site.value).constant;
+    const GridFormat format = grid_format(site.format);
     const FormatInfo& info = format_info(site.format.dtype);
-    const ScaleLayout layout = site.format.granularity == Granularity::kChannel
-                                   ? ScaleLayout::per_channel(weight.dims(), site.axis)
-                                   : ScaleLayout::per_tensor(weight.size());
-    std::vector<float> back(static_cast<std::size_t>(weight.size()));
-    dequantize(site.format.dtype, plan.codes.data(), layout, plan.scales.as<float>(), nullptr, back.data());
-    const float* w = weight.as<float>();
-    for (std::size_t i = 0; i < back.size(); ++i) {
-      const auto c =
-          layout.kind == ScaleLayout::Kind::kTensor
-              ? std::size_t{0}
-              : i / static_cast<std::size_t>(layout.inner) % static_cast<std::size_t>(layout.channels);
-      const double s = static_cast<double>(plan.scales.as<float>()[c]);
+    const Tensor back = dequantized(site, plan);
+    const Tensor steps = steps_of(site, plan);
+    const float *w = weight.as<float>(), *got = back.as<float>(), *scale = steps.as<float>();
+    for (std::int64_t i = 0; i < weight.size(); ++i) {
+      const double s = std::fabs(static_cast<double>(scale[i]));
       const double v = std::fabs(static_cast<double>(w[i]));
-      if (v >= s * info.largest) continue;
+      const double off = std::fabs(static_cast<double>(got[i]) - static_cast<double>(w[i]));
       // One mantissa step of a float format, one code of an integer format; half of it by rounding, and the
-      // division and product round in float32 on the way.
+      // division and product round in float32 on the way. A code at the edge may be any distance away.
       const double step =
           info.is_integer() ? s : std::max(s * info.smallest, v * std::exp2(-info.mantissa_bits));
-      if (std::fabs(static_cast<double>(back[i]) - static_cast<double>(w[i])) >
-          0.5 * step * 1.001 + v * 1e-6) {
-        complain(tensor, fmt::format("element {} is {} and dequantizes to {}", i, w[i], back[i]));
-        return;
-      }
+      if (off <= 0.5 * step * 1.001 + v * 1e-6 || at_edge(format, plan, i)) continue;
+      complain(tensor, fmt::format("element {} is {} and dequantizes to {}", i, w[i], got[i]));
+      return;
     }
+  }
+
+  // The scale of every element: what codes of one dequantize to.
+  static Tensor steps_of(const WeightSite& site, const WeightPlan& plan) {
+    WeightPlan ones = plan;
+    ones.zero_points = Tensor{};
+    std::vector<float> one(static_cast<std::size_t>(plan.codes.size()), 1.0f);
+    ones.codes = Tensor::allocate(site.format.dtype, plan.codes.dims());
+    format_info(site.format.dtype).encode(one.data(), ones.codes.mut<std::byte>(), plan.codes.size());
+    return dequantized(site, ones);
+  }
+
+  static bool at_edge(const GridFormat& format, const WeightPlan& plan, std::int64_t i) {
+    const FormatInfo& info = format_info(plan.codes.dtype());
+    float code = 0;
+    if (info.bits >= 8) {
+      info.decode(plan.codes.as<std::uint8_t>() + i * (info.bits / 8), &code, 1);
+    } else {
+      const std::uint8_t one = packed_code(info.bits, plan.codes.data(), i);
+      info.decode(&one, &code, 1);
+    }
+    return static_cast<double>(code) >= format.largest_code() ||
+           static_cast<double>(code) <= format.lowest_code();
   }
 
   const Graph& whole_;

@@ -47,16 +47,6 @@ std::vector<double> tap_shares(const Graph& graph, const Node& node, std::int64_
   return shares;
 }
 
-std::vector<float> dequantized(const Graph& graph, const WeightSite& site, const WeightPlan& plan) {
-  const Tensor& weight = graph.value(site.value).constant;
-  std::vector<float> back(static_cast<std::size_t>(weight.size()));
-  const ScaleLayout layout = site.format.granularity == Granularity::kChannel
-                                 ? ScaleLayout::per_channel(weight.dims(), site.axis)
-                                 : ScaleLayout::per_tensor(weight.size());
-  dequantize(site.format.dtype, plan.codes.data(), layout, plan.scales.as<float>(), nullptr, back.data());
-  return back;
-}
-
 void subtract(Graph& graph, NodeId id, int slot, const std::vector<double>& d, const std::string& name) {
   const Node& node = graph.node(id);
   const bool absent = static_cast<std::size_t>(slot) >= node.in.size() ||
@@ -123,8 +113,8 @@ void correct_biases(Graph& whole, const Plan& plan, const std::vector<BiasTarget
     WeightView view;
     if (!view_weight(graph, node, view)) continue;
     const float* w = graph.value(node.in[1]).constant.as<float>();
-    const std::vector<float> wq =
-        dequantized(graph, plan.placement.weights[target.weight], plan.weights[target.weight]);
+    const Tensor back = dequantized(plan.placement.weights[target.weight], plan.weights[target.weight]);
+    const float* wq = back.as<float>();
     const std::vector<double> f = tap_shares(graph, node, view.taps);
     std::vector<double> d(static_cast<std::size_t>(view.outs), 0.0);
     for (std::int64_t o = 0; o < view.outs; ++o)

@@ -1,6 +1,32 @@
 #include "quant/linear_weight.h"
 
+#include "engine/base/error.h"
+
 namespace pare::quant {
+
+WeightView view_weight(const Dims& dims, int out, int in) {
+  const int rank = static_cast<int>(dims.size());
+  if (in < 0) in = out == 0 ? 1 : out - 1;
+  PARE_ASSERT(rank >= 2 && out >= 0 && out < rank && in < rank && in != out);
+  WeightView view;
+  std::int64_t stride = 1;
+  int last = -1;  // the tap axis behind, when there is one
+  for (int axis = rank - 1; axis >= 0; --axis) {
+    const std::int64_t size = dims[static_cast<std::size_t>(axis)];
+    if (axis == out) {
+      view.outs = size, view.out_stride = stride;
+    } else if (axis == in) {
+      view.ins = size, view.in_stride = stride;
+    } else {
+      PARE_ASSERT(last < 0 || last == axis + 1);
+      if (last < 0) view.tap_stride = stride;
+      view.taps *= size;
+      last = axis;
+    }
+    stride *= size;
+  }
+  return view;
+}
 
 bool view_weight(const Graph& graph, const Node& node, WeightView& view) {
   if (node.in.size() < 2 || !graph.is_constant(node.in[1]) || graph.value(node.in[1]).dtype != DType::kF32)

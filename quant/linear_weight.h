@@ -19,6 +19,10 @@ struct WeightView {
   std::int64_t channel(std::int64_t out, std::int64_t in) const { return group_of(out) * ins + in; }
 };
 
+// A constant whose axis `out` counts outputs and whose axis `in` the product sums over; -1: the neighbour of
+// `out`. All other axes, which lie beside each other, are taps (kernel taps; matrices of a batch). One group.
+WeightView view_weight(const Dims& dims, int out, int in);
+
 // Conv [M, C/g, taps...], Gemm [K, N] or [N, K] with transB, MatMul [K, N], all float32 constants.
 // False for anything else.
 bool view_weight(const Graph& graph, const Node& node, WeightView& view);

@@ -141,8 +141,22 @@ class Placer {
     }
     wanted.axis = source->axes[static_cast<std::size_t>(axis)];
     wanted.reduce_axis = source->axes[static_cast<std::size_t>(reduce)];
+    fit(wanted, node, value.constant.dims());
     wanted.source = std::move(*source);
     return wanted;
+  }
+
+  // Blocks as this weight's inputs allow them, and scales as the target takes them.
+  void fit(Wanted& wanted, const Node& node, const Dims& dims) const {
+    const std::int64_t ins = dims[static_cast<std::size_t>(wanted.reduce_axis)];
+    const std::int64_t outs = dims[static_cast<std::size_t>(wanted.axis)];
+    wanted.format.positive = !takes_negative_scales(spec_.target);
+    try {
+      wanted.format = fit_block(wanted.format, ins, element_count(dims) / (ins * outs), spec_.target);
+    } catch (Error& error) {
+      error.at(fmt::format("layer '{}'", label(node, graph_)));
+      throw;
+    }
   }
 
   // Why codes that another node has chosen for the same constant cannot serve; "" when they can.

@@ -9,6 +9,7 @@
 #include "engine/base/thread_pool.h"
 #include "engine/ir/graph.h"
 #include "quant/placement.h"
+#include "quant/weight_rows.h"
 
 namespace pare::quant {
 
@@ -28,11 +29,16 @@ struct ActivationPlan {
 };
 
 struct WeightPlan {
-  Tensor codes;    // the format's dtype, the weight's dims
-  Tensor scales;   // f32, [] or [channels]
-  double mse = 0;  // mean squared error of the dequantized weight
+  Tensor codes;   // the format's dtype, the weight's dims
+  Tensor scales;  // the format's type of scales: [], [channels], or the weight's dims with blocks for inputs
+  Tensor global;  // two levels: a float32 that every scale is multiplied by; else empty
+  Tensor zero_points;   // the format's dtype, dims of the scales; empty when symmetric
+  bool nearest = true;  // every code is the nearest to its weight; methods with feedback set it to false
+  double mse = 0;       // mean squared error of the dequantized weight
   double sqnr_db = 0;
   std::int64_t clipped = 0;  // elements beyond the largest code
+
+  std::int64_t bytes() const;  // all that is written of it
 };
 
 struct Plan {
@@ -54,6 +60,16 @@ struct Plan {
 ActivationPlan activation_from_range(const Format& format, const ChosenRange& range);
 // Per channel: one range for each; the plan's own `range` spans them all.
 ActivationPlan activation_from_ranges(const Format& format, const std::vector<ChosenRange>& channels);
+
+// The weight of a site as rows for the site's format, and how they lie in it (weight_rows.h).
+WeightView site_view(const WeightSite& site, const Dims& dims);
+WeightRows site_rows(const Tensor& weight, const WeightSite& site);
+// Tensors and figures from a grid of grid_format(site.format) and codes (one a byte, in the order of rows),
+// wherever they come from. `dims` of the weight; `rows` are what the figures compare with.
+WeightPlan weight_plan(const WeightSite& site, const Dims& dims, const WeightRows& rows, const Grid& grid,
+                       const std::vector<std::uint8_t>& codes, ThreadPool& pool);
+// What a reader of the plan's tensors computes, in the weight's dims.
+Tensor dequantized(const WeightSite& site, const WeightPlan& plan);
 
 // Weights once (they do not depend on activations), by spec.method.
 std::vector<WeightPlan> plan_weights(const Graph& graph, const Placement& placement,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/dtype.h"
+#include "quant/grid.h"
 
 namespace pare::quant {
 
@@ -22,16 +23,32 @@ enum class Granularity { kTensor, kChannel, kBlock, kToken };  // kToken: activa
 const char* name(Granularity granularity);
 
 struct Format {
-  DType dtype = DType::kUndefined;  // kUndefined: stays float
+  DType dtype = DType::kUndefined;  // of the codes; kUndefined: stays float
   Granularity granularity = Granularity::kTensor;
-  int block = 0;  // kBlock only
+  int block = 0;  // kBlock only: neighbours along the axis that the product sums over
   bool symmetric = true;
-  bool dynamic = false;  // activations: scales are made at run time, from the values themselves
+  // How scales are written. Blocks also have E4M3FN: two levels, below a float32 for the tensor (NVFP4), and
+  // E8M0: powers of two (MX).
+  DType scales = DType::kF32;
+  int bits = 0;           // integers: fewer than the type holds (3, in int4); 0: all of them
+  bool positive = false;  // scales above zero only
+  bool dynamic = false;   // activations: scales are computed at run time
+  bool asked = false;     // the block size was asked for by name: another one is an error
 
   bool active() const { return dtype != DType::kUndefined; }
   bool operator==(const Format&) const = default;
 };
-std::string to_string(const Format& format);  // "int8, per channel", "float8_e4m3fn, per tensor"
+// "int8, per channel", "float4_e2m1, per block of 16, scales float8_e4m3fn in two levels"
+std::string to_string(const Format& format);
+
+// The grid that a weight of this format lies on. A tensor's one scale is that of one row that holds it all.
+GridFormat grid_format(const Format& format);
+
+// A format by the name that recipes use: int8, uint8, int16, fp8, fp8_e5m2, int4, uint4, int3, int2, nvfp4,
+// mxfp4, mxfp8 ("none" and the names of engine/numeric's table, too). For a weight: with its granularity,
+// block and scales as the scheme of that name has them. Error kUnsupported with the list.
+Format weight_format(const std::string& text);
+Format activation_format(const std::string& text);
 
 // Patterns are literal, or full matches of a regular expression behind "re:". Lists mean any.
 struct Match {
@@ -59,7 +76,7 @@ struct Spec {
 // Error kUsage or kUnsupported for what this build cannot do, before any work.
 void check(const Spec& spec);
 
-// The two formats behind a scheme name ("int8", "fp8"). Error kUsage with the list.
+// The two formats behind a scheme name ("int8", "nvfp4"). Error kUsage with the list.
 struct Scheme {
   const char* name;
   const char* meaning;
@@ -67,5 +84,15 @@ struct Scheme {
 };
 const std::vector<Scheme>& schemes();
 const Scheme& scheme_from_name(const std::string& text);
+
+// The block that a weight with `ins` inputs a product and `taps` gets:
+//   one that divides, or is not smaller than, the inputs   stays
+//   an asked-for one that does not divide                   Error kUsage with the dividing ones
+//   else                                                    the largest power of two that divides, from 16
+//   on;
+//                                                           where there is none a short last block, which
+//                                                           TensorRT does not take: Error kUnsupported
+// Integers of fewer than 16 inputs (first layers, depthwise ones) get one scale an output channel instead.
+Format fit_block(const Format& format, std::int64_t ins, std::int64_t taps, Target target);
 
 }  // namespace pare::quant

@@ -19,6 +19,8 @@ std::string tensorrt_refuses(const Format& f, Role role) {
   const bool block = f.granularity == Granularity::kBlock;
   if (!is_one_of(f.dtype, {DType::kI8, DType::kI4, DType::kE4M3FN, DType::kE2M1}))
     return fmt::format("TensorRT has no {}; it has int8, int4, float8_e4m3fn and float4_e2m1", type);
+  if (f.dtype == DType::kE2M1 && f.scales == DType::kE8M0)
+    return "TensorRT has float4_e2m1fn with float8_e4m3fn scales only (nvfp4)";
   if (role == Role::kActivation) {
     if (f.dynamic && !block)
       return fmt::format("TensorRT makes scales at run time for blocks only, not per {}",
@@ -36,8 +38,9 @@ std::string tensorrt_refuses(const Format& f, Role role) {
 
 std::string onnxruntime_refuses(const Format& f, Role role) {
   const char* type = name(f.dtype);
+  if (f.scales == DType::kE8M0) return "ONNX Runtime's DequantizeLinear has no float8e8m0 scales";
   if (!is_one_of(f.dtype, {DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI4, DType::kU4,
-                           DType::kE4M3FN, DType::kE5M2}))
+                           DType::kI2, DType::kU2, DType::kE4M3FN, DType::kE5M2}))
     return fmt::format("ONNX Runtime's QuantizeLinear has no {}", type);
   if (role == Role::kActivation && f.granularity == Granularity::kChannel)
     return "ONNX Runtime's integer kernels take one scale for a whole activation";

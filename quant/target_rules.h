@@ -2,8 +2,8 @@
 // Runtime 1.32 (types of its QuantizeLinear and DequantizeLinear).
 //
 //                        tensorrt                              onnxruntime            pare
-//   weights              int8, E4M3 per tensor or channel;     integers of 4, 8 and   all that is
-//                        int4, E4M3, E2M1 in blocks along the  16 bits, E4M3, E5M2    written
+//   weights              int8, E4M3 per tensor or channel;     integers of 2, 4, 8    all that is
+//                        int4, E4M3, E2M1 in blocks along the  and 16 bits, FP8       written
 //                        last or second-to-last axis
 //   activations          int8, E4M3 per tensor; E2M1, E4M3 in  the same, per tensor   all that is
 //                        blocks at run time                                           written

@@ -1,213 +1,239 @@
-// Weight scales: the largest magnitude, or the scale of least squared error.
-//
-// A search tries the scale of the largest magnitude times each factor of a list, and, for integers, ends
-// with the least-squares scale of the best codes. Codes are always computed from the float32 scale that is
-// written. Sums run in double over eight fixed lanes, so every machine chooses the same scale.
+// From the weight of a site to the tensors that are written: rows, a grid, codes, and back into place.
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 
 #include "engine/base/error.h"
 #include "engine/numeric/quantize.h"
 #include "engine/numeric/table.h"
 #include "quant/plan.h"
+#include "quant/search_rows.h"
+#include "quant/weight_rows.h"
 
 namespace pare::quant {
 namespace {
 
 constexpr int kLanes = 8;
 
-double squared_error(const float* a, const float* b, std::int64_t n) {
-  double lane[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int k = 0; k < kLanes; ++k) {
-      const double d = static_cast<double>(a[i + k]) - static_cast<double>(b[i + k]);
-      lane[k] += d * d;
-    }
-  for (; i < n; ++i) {
-    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
-    lane[i % kLanes] += d * d;
-  }
-  double sum = 0;
-  for (const double v : lane) sum += v;
-  return sum;
+// Where scales lie: the weight's dims with blocks in place of the inputs.
+Dims blocked_dims(Dims dims, const WeightSite& site) {
+  auto& ins = dims.at(static_cast<std::size_t>(site.reduce_axis));
+  ins = (ins + site.format.block - 1) / site.format.block;
+  return dims;
 }
 
-// One channel's weights, contiguous, and room for their images.
-struct Row {
-  std::vector<float> values, image;
+// One number a group, from row order into the tensor that is written.
+struct ScalePlaces {
+  Dims dims;
+  RowShape shape;
+  WeightView view;
+
+  ScalePlaces(const WeightSite& site, const Dims& weight, std::int64_t rows) {
+    if (site.format.granularity == Granularity::kBlock) {
+      dims = blocked_dims(weight, site);
+      view = view_weight(dims, site.axis, site.reduce_axis);
+    } else {
+      if (site.format.granularity == Granularity::kChannel) dims = {rows};
+      view.outs = rows, view.ins = 1, view.in_stride = 1, view.out_stride = 1;
+    }
+    shape = {view.outs, view.taps * view.ins, view.ins};
+  }
+
+  Tensor floats(std::vector<float> values) const {
+    return scatter_rows({shape, std::move(values)}, view, dims);
+  }
+  Tensor codes(DType dtype, const std::vector<std::uint8_t>& values) const {
+    return scatter_codes(dtype, shape, values.data(), view, dims);
+  }
 };
 
-class Searcher {
- public:
-  Searcher(DType dtype, bool search) : info_(format_info(dtype)), search_(search) { target_.type = dtype; }
+Tensor scale_tensor(const GridFormat& format, const Grid& grid, const ScalePlaces& places) {
+  const std::vector<float> written = written_scales(format, grid);
+  if (format.scales == DType::kF32) return places.floats(written);
+  const FormatInfo& info = format_info(format.scales);
+  if (info.bits != 8) fail(ErrorCode::kUnsupported, "scales in {} are not written", name(format.scales));
+  std::vector<std::uint8_t> bytes(written.size());
+  info.encode(written.data(), bytes.data(), static_cast<std::int64_t>(written.size()));
+  return places.codes(format.scales, bytes);
+}
 
-  // The largest code of a symmetric grid: -127..127, so that negation is exact.
-  double largest_code() const { return info_.largest; }
+Tensor zero_tensor(const GridFormat& format, const Grid& grid, const ScalePlaces& places) {
+  if (grid.zero_points.empty()) return {};
+  if (format_info(format.codes).bits > 8)
+    fail(ErrorCode::kUnsupported, "zero points in {} are not written", name(format.codes));
+  std::vector<std::uint8_t> bytes(grid.zero_points.size());
+  const auto mask = static_cast<std::uint8_t>((1u << format_info(format.codes).bits) - 1);
+  std::transform(grid.zero_points.begin(), grid.zero_points.end(), bytes.begin(),
+                 [&](std::int32_t z) { return static_cast<std::uint8_t>(static_cast<unsigned>(z) & mask); });
+  return places.codes(format.codes, bytes);
+}
 
-  float choose(Row& row) const {
-    float amax = 0;
-    for (const float v : row.values) {
-      if (!std::isfinite(v)) fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
-      amax = std::max(amax, std::fabs(v));
-    }
-    const float start = static_cast<float>(static_cast<double>(amax) / largest_code());
-    if (start == 0.0f || !std::isnormal(start)) return 1.0f;
-    if (!search_) return start;
-    float best = start;
-    double least = error(row, start);
-    for (const double factor : factors()) {
-      const float scale = static_cast<float>(static_cast<double>(start) * factor);
-      const double e = error(row, scale);
-      if (e < least) {
-        least = e;
-        best = scale;
-      }
-    }
-    if (info_.is_integer()) refine(row, best, least);
-    return best;
-  }
-
-  double error(Row& row, float scale) const {
-    const auto n = static_cast<std::int64_t>(row.values.size());
-    fake_quantize(row.values.data(), ScaleLayout::per_tensor(n), &scale, nullptr, target_, row.image.data());
-    return squared_error(row.values.data(), row.image.data(), n);
-  }
-
- private:
-  // Integers: clipping the tail buys a finer step. FP8: the step grows with the value, so what matters is
-  // where in a binade the values fall; one octave covers every position.
-  const std::vector<double>& factors() const {
-    static const std::vector<double> integer = [] {
-      std::vector<double> list;
-      for (int i = 1; i <= 40; ++i) list.push_back(1.0 - 0.0125 * i);
-      return list;
-    }();
-    static const std::vector<double> floating = [] {
-      std::vector<double> list;
-      for (int i = 1; i < 32; ++i) list.push_back(std::exp2(i / 32.0));
-      for (int i = 1; i <= 8; ++i) list.push_back(std::exp2(-i / 32.0));
-      return list;
-    }();
-    return info_.is_integer() ? integer : floating;
-  }
-
-  // s = sum(w q) / sum(q q) is the best scale for given codes.
-  void refine(Row& row, float& best, double& least) const {
-    for (int round = 0; round < 2; ++round) {
-      error(row, best);
-      double wq = 0, qq = 0;
-      for (std::size_t i = 0; i < row.values.size(); ++i) {
-        const double q = static_cast<double>(row.image[i]) / static_cast<double>(best);
-        wq += static_cast<double>(row.values[i]) * q;
-        qq += q * q;
-      }
-      if (qq == 0) return;
-      const float scale = static_cast<float>(wq / qq);
-      if (!(scale > 0) || !std::isnormal(scale)) return;
-      const double e = error(row, scale);
-      if (e >= least) return;
-      least = e;
-      best = scale;
-    }
-  }
-
-  const FormatInfo& info_;
-  bool search_;
-  QuantTarget target_;
-};
-
-// `shared`: the scale of all the layers that are fused with this one, null when it is alone.
-WeightPlan plan_one(const Graph& graph, const WeightSite& site, bool search, const float* shared,
-                    ThreadPool& pool) {
-  const Tensor& weight = graph.value(site.value).constant;
-  const Dims& dims = weight.dims();
-  const bool per_channel = site.format.granularity == Granularity::kChannel;
-  const ScaleLayout layout =
-      per_channel ? ScaleLayout::per_channel(dims, site.axis) : ScaleLayout::per_tensor(weight.size());
-  const std::int64_t channels = layout.scales(), inner = layout.inner, outer = layout.outer;
-  const Searcher searcher(site.format.dtype, search);
-
-  std::vector<float> scales(static_cast<std::size_t>(channels));
-  std::vector<double> errors(scales.size()), powers(scales.size());
-  std::vector<std::int64_t> clipped(scales.size());
-  const float* w = weight.as<float>();
-  pool.parallel_for(channels, 1, [&](std::int64_t begin, std::int64_t end) {
-    Row row;
-    const std::int64_t n = weight.size() / std::max<std::int64_t>(channels, 1);
-    row.values.resize(static_cast<std::size_t>(n));
-    row.image.resize(row.values.size());
-    for (std::int64_t c = begin; c < end; ++c) {
-      if (per_channel) {
-        for (std::int64_t o = 0; o < outer; ++o)
-          std::copy_n(w + (o * channels + c) * inner, inner, row.values.data() + o * inner);
-      } else {
-        std::copy_n(w, n, row.values.data());
-      }
-      const auto i = static_cast<std::size_t>(c);
-      scales[i] = shared != nullptr ? *shared : searcher.choose(row);
-      errors[i] = searcher.error(row, scales[i]);
-      const double edge = static_cast<double>(scales[i]) * (searcher.largest_code() + 0.5);
-      for (const float v : row.values) {
-        powers[i] += static_cast<double>(v) * static_cast<double>(v);
-        clipped[i] += std::fabs(static_cast<double>(v)) > edge ? 1 : 0;
-      }
+// Error, power and clipping of the weights, summed over rows in their order whatever the threads.
+void measure(const GridFormat& format, const Grid& grid, const WeightRows& rows,
+             const std::vector<float>& image, WeightPlan& plan, ThreadPool& pool) {
+  const auto count = static_cast<std::size_t>(rows.shape.rows);
+  std::vector<double> errors(count), powers(count);
+  std::vector<std::int64_t> clipped(count);
+  const bool narrow = format.symmetric && format_info(format.codes).bits >= 8;
+  const double high = format.largest_code() + 0.5;
+  const double low = (narrow ? -format.largest_code() : format.lowest_code()) - 0.5;
+  const std::int64_t groups = groups_of(format, rows.shape);
+  const std::int64_t width = format.group == 0 ? rows.shape.cols : format.group;
+  const std::int64_t segment = format.group == 0 ? rows.shape.cols : rows.shape.segment;
+  pool.parallel_for(rows.shape.rows, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const auto r = static_cast<std::size_t>(row);
+      const float* w = rows.values.data() + row * rows.shape.cols;
+      const float* q = image.data() + row * rows.shape.cols;
+      double lane[kLanes] = {}, power = 0;
+      std::int64_t group = row * groups;
+      for (std::int64_t s = 0; s < rows.shape.cols; s += segment)
+        for (std::int64_t at = s; at < s + segment; at += width, ++group) {
+          const auto g = static_cast<std::size_t>(group);
+          const double scale = static_cast<double>(grid.scales[g]);
+          const double zero = grid.zero_points.empty() ? 0 : grid.zero_points[g];
+          double a = (low - zero) * scale, b = (high - zero) * scale;
+          if (a > b) std::swap(a, b);
+          const std::int64_t stop = std::min(at + width, s + segment);
+          for (std::int64_t i = at; i < stop; ++i) {
+            const double v = static_cast<double>(w[i]), d = v - static_cast<double>(q[i]);
+            lane[i % kLanes] += d * d;
+            power += v * v;
+            clipped[r] += v < a || v > b ? 1 : 0;
+          }
+        }
+      for (const double v : lane) errors[r] += v;
+      powers[r] = power;
     }
   });
-
-  WeightPlan plan;
   double error = 0, power = 0;
-  for (std::size_t i = 0; i < scales.size(); ++i) {
+  plan.clipped = 0;
+  for (std::size_t i = 0; i < count; ++i) {
     error += errors[i];
     power += powers[i];
     plan.clipped += clipped[i];
   }
-  plan.mse = error / static_cast<double>(std::max<std::int64_t>(weight.size(), 1));
+  plan.mse = error / static_cast<double>(std::max<std::int64_t>(rows.shape.count(), 1));
   plan.sqnr_db = error == 0 ? std::numeric_limits<double>::infinity() : 10 * std::log10(power / error);
-  plan.scales = Tensor::from(DType::kF32, per_channel ? Dims{channels} : Dims{}, scales);
-  plan.codes = Tensor::allocate(site.format.dtype, dims);
-  QuantTarget target;
-  target.type = site.format.dtype;
-  quantize(w, layout, scales.data(), nullptr, target, plan.codes.mut<std::byte>());
+}
+
+}  // namespace
+
+std::int64_t WeightPlan::bytes() const {
+  return codes.bytes() + scales.bytes() + global.bytes() + zero_points.bytes();
+}
+
+WeightRows site_rows(const Tensor& weight, const WeightSite& site) {
+  return gather_rows(weight, site_view(site, weight.dims()));
+}
+
+WeightView site_view(const WeightSite& site, const Dims& dims) {
+  if (site.format.granularity != Granularity::kTensor) return view_weight(dims, site.axis, site.reduce_axis);
+  WeightView view;
+  view.outs = 1, view.ins = element_count(dims), view.in_stride = 1;
+  return view;
+}
+
+WeightPlan weight_plan(const WeightSite& site, const Dims& dims, const WeightRows& rows, const Grid& grid,
+                       const std::vector<std::uint8_t>& codes, ThreadPool& pool) {
+  const GridFormat format = grid_format(site.format);
+  PARE_ASSERT(static_cast<std::int64_t>(codes.size()) == rows.shape.count());
+  WeightPlan plan;
+  const ScalePlaces places(site, dims, rows.shape.rows);
+  plan.scales = scale_tensor(format, grid, places);
+  plan.zero_points = zero_tensor(format, grid, places);
+  if (format.scales == DType::kE4M3FN) plan.global = Tensor::scalar(grid.global);
+  plan.codes = scatter_codes(format.codes, rows.shape, codes.data(), site_view(site, dims), dims);
+  std::vector<float> image(codes.size());
+  decode(format, rows.shape, grid, codes.data(), image.data(), pool);
+  measure(format, grid, rows, image, plan, pool);
   return plan;
 }
 
-// One product computes fused layers, so weights with one scale for the tensor have one for all of them: the
-// best for their values together. Nothing for layers whose scales are a channel's or a block's own.
-std::vector<std::optional<float>> scales_of_fused(const Graph& graph, const Placement& placement,
-                                                  bool search) {
-  std::vector<std::optional<float>> scales(placement.fused.size());
+Tensor dequantized(const WeightSite& site, const WeightPlan& plan) {
+  const Dims& dims = plan.codes.dims();
+  ScaleLayout layout = ScaleLayout::per_tensor(plan.codes.size());
+  if (site.format.granularity == Granularity::kChannel) layout = ScaleLayout::per_channel(dims, site.axis);
+  if (site.format.granularity == Granularity::kBlock)
+    layout = ScaleLayout::blocked(dims, site.reduce_axis, site.format.block);
+  std::vector<float> scales(static_cast<std::size_t>(plan.scales.size()));
+  format_info(plan.scales.dtype()).decode(plan.scales.data(), scales.data(), plan.scales.size());
+  if (!plan.global.empty())
+    for (float& scale : scales) scale *= *plan.global.as<float>();
+  std::vector<std::int32_t> zeros;
+  if (!plan.zero_points.empty()) {
+    std::vector<float> values(scales.size());
+    format_info(plan.zero_points.dtype())
+        .decode(plan.zero_points.data(), values.data(), plan.zero_points.size());
+    zeros.assign(values.begin(), values.end());
+  }
+  Tensor weight = Tensor::allocate(DType::kF32, dims);
+  dequantize(plan.codes.dtype(), plan.codes.data(), layout, scales.data(),
+             zeros.empty() ? nullptr : zeros.data(), weight.mut<float>());
+  return weight;
+}
+
+namespace {
+
+// `global`: the given one of a two-level format, 0 when it may choose.
+Grid grid_for(const GridFormat& format, const WeightRows& rows, bool search, float global, ThreadPool& pool) {
+  Grid grid = amax_grid(format, rows.shape, rows.values.data(), pool, global);
+  const bool whole_rows = format.group == 0 && format.symmetric && format.scales == DType::kF32;
+  if (search && whole_rows) search_rows(format, rows.shape, rows.values.data(), grid, pool);
+  return grid;
+}
+
+// One product computes fused layers, so what their weights share of a scale is the best for all of their
+// values together: the one scale of a tensor, or the global one of two levels. 0 where nothing is shared.
+std::vector<float> scales_of_fused(const Graph& graph, const Placement& placement, bool search,
+                                   ThreadPool& pool) {
+  std::vector<float> scales(placement.fused.size());
   for (std::size_t i = 0; i < scales.size(); ++i) {
-    Row row;
-    DType type = DType::kUndefined;
+    WeightRows all;
+    GridFormat format;
     for (const std::size_t w : placement.fused[i].weights) {
       const WeightSite& site = placement.weights[w];
-      if (site.format.granularity != Granularity::kTensor) continue;
+      const bool two_levels = site.format.scales == DType::kE4M3FN;
+      if (site.format.granularity != Granularity::kTensor && !two_levels) continue;
       const Tensor& weight = subgraph_at(graph, site.path).value(site.value).constant;
-      row.values.insert(row.values.end(), weight.as<float>(), weight.as<float>() + weight.size());
-      type = site.format.dtype;
+      all.values.insert(all.values.end(), weight.as<float>(), weight.as<float>() + weight.size());
+      format = grid_format(site.format);
     }
-    if (row.values.empty()) continue;
-    row.image.resize(row.values.size());
-    scales[i] = Searcher(type, search).choose(row);
+    if (all.values.empty()) continue;
+    all.shape = RowShape::whole(1, static_cast<std::int64_t>(all.values.size()));
+    if (format.scales == DType::kE4M3FN)
+      scales[i] = amax_global(format, all.values.data(), all.shape.cols);
+    else
+      scales[i] = grid_for(format, all, search, 0, pool).scales[0];
   }
   return scales;
+}
+
+WeightPlan plan_one(const Graph& graph, const WeightSite& site, bool search, float shared, ThreadPool& pool) {
+  const Tensor& weight = graph.value(site.value).constant;
+  const GridFormat format = grid_format(site.format);
+  const WeightRows rows = site_rows(weight, site);
+  Grid grid;
+  if (shared != 0 && site.format.granularity == Granularity::kTensor)
+    grid.scales = {shared};
+  else
+    grid = grid_for(format, rows, search, shared, pool);
+  std::vector<std::uint8_t> codes(rows.values.size());
+  encode(format, rows.shape, grid, rows.values.data(), codes.data(), pool);
+  return weight_plan(site, weight.dims(), rows, grid, codes, pool);
 }
 
 }  // namespace
 
 std::vector<WeightPlan> plan_weights(const Graph& graph, const Placement& placement,
                                      const std::string& method, ThreadPool& pool) {
+  const bool search = method != "rtn";
   std::vector<WeightPlan> plans;
-  const std::vector<std::optional<float>> shared = scales_of_fused(graph, placement, method != "rtn");
+  const std::vector<float> shared = scales_of_fused(graph, placement, search, pool);
   for (const WeightSite& site : placement.weights) {
     try {
-      const float* scale = site.fused >= 0 && shared[static_cast<std::size_t>(site.fused)]
-                               ? &*shared[static_cast<std::size_t>(site.fused)]
-                               : nullptr;
-      plans.push_back(plan_one(subgraph_at(graph, site.path), site, method != "rtn", scale, pool));
+      const float scale = site.fused >= 0 ? shared[static_cast<std::size_t>(site.fused)] : 0;
+      plans.push_back(plan_one(subgraph_at(graph, site.path), site, search, scale, pool));
     } catch (Error& error) {
       error.at(fmt::format("weight '{}'", value_label(graph, site.path, site.value)));
       throw;

@@ -147,16 +147,12 @@ class Checker {
       refuse("quantize.act_order", fmt::format("'act_order' has no meaning for method {}", q.method), "");
   }
 
-  // Whether the scheme quantizes activations. Schemes that this build lacks are known to the grammar; running
-  // them says what is missing.
+  // Whether the scheme quantizes activations.
   bool check_scheme(const std::string& scheme) const {
     if (scheme.empty()) return false;
-    std::vector<const char*> known = {"int4",  "int3",       "int2",       "nvfp4",      "mxfp4",
-                                      "mxfp8", "nvfp4_w4a4", "mxfp4_w4a4", "mxfp8_w8a8", "w4a8"};
-    for (const char* later : known)
-      if (scheme == later) return false;
+    std::vector<const char*> known;
     for (const quant::Scheme& s : quant::schemes()) {
-      if (scheme == s.name) return s.activations.active();
+      if (scheme == s.name) return s.activations.active() && !s.activations.dynamic;
       known.push_back(s.name);
     }
     const std::string near = nearest_word(scheme, known.data(), known.size());

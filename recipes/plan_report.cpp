@@ -13,6 +13,12 @@ namespace {
 
 constexpr int kPlotBins = 64;  // a side
 
+std::string granularity_text(const quant::Format& format) {
+  std::string text = quant::name(format.granularity);
+  if (format.block > 0) text += fmt::format(" of {}", format.block);
+  return text;
+}
+
 void report_weights(Report& report, const QuantizeOutcome& o) {
   for (std::size_t i = 0; i < o.plan.weights.size(); ++i) {
     const quant::WeightSite& site = o.plan.placement.weights[i];
@@ -21,7 +27,7 @@ void report_weights(Report& report, const QuantizeOutcome& o) {
     row.tensor = value_label(o.source, site.path, site.value);
     row.kind = "weight";
     row.format = name(site.format.dtype);
-    row.granularity = quant::name(site.format.granularity);
+    row.granularity = granularity_text(site.format);
     row.scales = weight.scales.size();
     row.sqnr_db = weight.sqnr_db;
     row.clipped = weight.clipped;

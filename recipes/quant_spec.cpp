@@ -1,51 +1,69 @@
 #include "recipes/quant_spec.h"
 
 #include "engine/base/error.h"
-#include "engine/numeric/table.h"
+#include "quant/target_rules.h"
 
 namespace pare {
 namespace {
 
-DType format_dtype(const std::string& text) {
-  if (text == "none") return DType::kUndefined;
-  if (text == "fp8_e5m2") return DType::kE5M2;
-  const FormatInfo* info = find_format(text);
-  if (info == nullptr)
-    throw make_error(ErrorCode::kUnsupported, "this build does not quantize to {}", text)
-        .hint("`pare ops --formats` lists the schemes");
-  return info->dtype;
+// The form with zero points: unsigned, what runtimes have kernels for.
+DType with_zero_points(DType dtype) {
+  if (dtype == DType::kI8) return DType::kU8;
+  if (dtype == DType::kI16) return DType::kU16;
+  if (dtype == DType::kI4) return DType::kU4;
+  return dtype == DType::kI2 ? DType::kU2 : dtype;
 }
 
-quant::Granularity granularity(const std::string& text) {
-  if (text == "tensor") return quant::Granularity::kTensor;
-  if (text == "channel") return quant::Granularity::kChannel;
-  if (text == "token") return quant::Granularity::kToken;
-  return quant::Granularity::kBlock;
+void set_symmetric(quant::Format& format, std::optional<bool> symmetric) {
+  if (!symmetric) return;
+  format.symmetric = *symmetric;
+  if (!*symmetric) format.dtype = with_zero_points(format.dtype);
+}
+
+void set_group(quant::Format& format, std::int64_t size) {
+  if (size <= 0) return;
+  if (format.scales != DType::kF32 && size != format.block)
+    throw make_error(ErrorCode::kUsage, "blocks of {} have {} values, not {}", to_string(format),
+                     format.block, size)
+        .at("quantize.group_size")
+        .hint("leave group_size out, or use int4");
+  format.asked = true;
+  format.block = static_cast<int>(size);
+  format.granularity = quant::Granularity::kBlock;
 }
 
 void apply(const WeightSpec& w, quant::Format& format) {
-  if (!w.format.empty()) format.dtype = format_dtype(w.format);
-  if (!w.granularity.empty()) format.granularity = granularity(w.granularity);
-  if (w.group_size > 0) {
-    format.block = static_cast<int>(w.group_size);
+  if (!w.format.empty()) format = quant::weight_format(w.format);
+  if (w.granularity == "tensor" || w.granularity == "channel") {
+    if (format.scales != DType::kF32)
+      throw make_error(ErrorCode::kUsage, "weights in {} have one scale a block", to_string(format))
+          .at("quantize.weights.granularity")
+          .hint("leave granularity out");
+    format.granularity =
+        w.granularity == "tensor" ? quant::Granularity::kTensor : quant::Granularity::kChannel;
+    format.block = 0;
+  } else if (!w.granularity.empty() && format.block == 0 && w.group_size == 0) {
     format.granularity = quant::Granularity::kBlock;
+    format.block = 128;
   }
-  if (w.symmetric) format.symmetric = *w.symmetric;
+  set_group(format, w.group_size);
+  set_symmetric(format, w.symmetric);
 }
 
 void apply(const ActivationSpec& a, quant::Format& format) {
-  if (!a.format.empty()) format.dtype = format_dtype(a.format);
+  if (!a.format.empty()) format = quant::activation_format(a.format);
   if (!a.granularity.empty()) {
-    format.granularity = granularity(a.granularity);
+    if (format.granularity == quant::Granularity::kBlock)
+      throw make_error(ErrorCode::kUsage, "activations in {} have one scale a block", to_string(format))
+          .at("quantize.activations.granularity")
+          .hint("leave granularity out");
+    format.granularity = a.granularity == "tensor"    ? quant::Granularity::kTensor
+                         : a.granularity == "channel" ? quant::Granularity::kChannel
+                                                      : quant::Granularity::kToken;
     format.dynamic = format.granularity == quant::Granularity::kToken;
   }
   if (a.dynamic) format.dynamic = *a.dynamic;
-  if (a.symmetric) {
-    format.symmetric = *a.symmetric;
-    // The asymmetric form of int8 activations is uint8: what runtimes have kernels for.
-    if (!format.symmetric && format.dtype == DType::kI8) format.dtype = DType::kU8;
-    if (!format.symmetric && format.dtype == DType::kI16) format.dtype = DType::kU16;
-  }
+  set_symmetric(format, a.symmetric);
 }
 
 bool says(const WeightSpec& w) {
@@ -97,16 +115,10 @@ void check_supported(const Recipe& recipe) {
 }
 
 quant::Spec quant_spec(const QuantizeSpec& q) {
-  for (const char* later :
-       {"int4", "int3", "int2", "nvfp4", "mxfp4", "mxfp8", "nvfp4_w4a4", "mxfp4_w4a4", "mxfp8_w8a8", "w4a8"})
-    if (q.scheme == later)
-      throw make_error(ErrorCode::kUnsupported, "this build does not quantize by scheme {}", later)
-          .at("quantize.scheme")
-          .hint("`pare ops --formats` lists what it has");
   quant::Spec spec;
   spec.target = quant::target_from_name(q.target);
   // Without a scheme only what is named is quantized.
-  spec.weights.dtype = spec.activations.dtype = DType::kUndefined;
+  spec.weights = spec.activations = quant::Format{};
   if (!q.scheme.empty()) {
     const quant::Scheme& scheme = quant::scheme_from_name(q.scheme);
     spec.weights = scheme.weights;
@@ -114,10 +126,7 @@ quant::Spec quant_spec(const QuantizeSpec& q) {
   }
   apply(q.weights, spec.weights);
   apply(q.activations, spec.activations);
-  if (q.group_size > 0) {
-    spec.weights.block = static_cast<int>(q.group_size);
-    spec.weights.granularity = quant::Granularity::kBlock;
-  }
+  set_group(spec.weights, q.group_size);
   spec.ops = q.ops;
   spec.method = q.method;
   if (q.weights.search == "amax") spec.method = "rtn";
@@ -135,6 +144,7 @@ quant::Spec quant_spec(const QuantizeSpec& q) {
         .at("quantize")
         .hint("leave act_order and damp out");
   quant::check(spec);
+  quant::check_target(spec);
   return spec;
 }
 

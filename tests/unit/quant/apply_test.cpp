@@ -6,6 +6,8 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/e4m3.h"
+#include "engine/run/evaluate.h"
+#include "quant/audit.h"
 #include "quant/plan.h"
 #include "tests/unit/quant/build_graph.h"
 
@@ -128,6 +130,98 @@ TEST(Weights, CodesComeFromTheWrittenScale) {
     const float s = w1.scales.as<float>()[i / (8 * 9)];
     const float want = std::min(127.0f, std::max(-128.0f, std::nearbyintf(w[i] / s)));
     ASSERT_EQ(static_cast<float>(w1.codes.as<std::int8_t>()[i]), want) << i;
+  }
+}
+
+// What stands in the graph for every format: types, dims, attributes; the audit finds each again.
+TEST(Weights, EveryFormatIsStandardQdq) {
+  struct Row {
+    const char* format;
+    DType codes, scales, zeros;
+    std::int64_t block;  // of conv2, with 16 inputs
+    Dims scale_dims;
+    bool two_levels;
+  };
+  const Row rows[] = {
+      {"int8", DType::kI8, DType::kF32, DType::kI8, 0, {16}, false},
+      {"uint8", DType::kU8, DType::kF32, DType::kU8, 0, {16}, false},
+      {"int4", DType::kI4, DType::kF32, DType::kUndefined, 16, {16, 1, 3, 3}, false},
+      {"uint4", DType::kU4, DType::kF32, DType::kU4, 16, {16, 1, 3, 3}, false},
+      {"int3", DType::kI4, DType::kF32, DType::kUndefined, 16, {16, 1, 3, 3}, false},
+      {"int2", DType::kI2, DType::kF32, DType::kUndefined, 16, {16, 1, 3, 3}, false},
+      {"fp8_e5m2", DType::kE5M2, DType::kF32, DType::kE5M2, 0, {16}, false},
+      {"nvfp4", DType::kE2M1, DType::kE4M3FN, DType::kUndefined, 16, {16, 1, 3, 3}, true},
+      {"mxfp4", DType::kE2M1, DType::kE8M0, DType::kUndefined, 32, {16, 1, 3, 3}, false},
+      {"mxfp8", DType::kE4M3FN, DType::kE8M0, DType::kUndefined, 32, {16, 1, 3, 3}, false},
+  };
+  const Graph graph = test::residual_block();
+  ThreadPool pool(1);
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.format);
+    Plan plan;
+    plan.placement = test::placement_in(graph, Target::kPare, "int8");
+    plan.placement.activations.clear();
+    plan.placement.biases.clear();
+    for (WeightSite& site : plan.placement.weights) {
+      const Dims& dims = graph.value(site.value).constant.dims();
+      const std::int64_t ins = dims[static_cast<std::size_t>(site.reduce_axis)];
+      site.format =
+          fit_block(weight_format(row.format), ins,
+                    element_count(dims) / ins / dims[static_cast<std::size_t>(site.axis)], Target::kPare);
+    }
+    plan.weights = plan_weights(graph, plan.placement, "rtn", pool);
+    const Graph written = apply(graph, plan);
+    const AuditResult result = audit(graph, plan, written);
+    for (const Mismatch& m : result.mismatches) ADD_FAILURE() << m.tensor << ": " << m.what;
+    const Node* dq = nullptr;
+    for (const NodeId id : written.nodes())
+      if (written.node(id).name == "w2_DequantizeLinear") dq = &written.node(id);
+    ASSERT_NE(dq, nullptr);
+    EXPECT_EQ(written.value(dq->in[0]).dtype, row.codes);
+    EXPECT_EQ(written.value(dq->in[0]).constant.dims(), (Dims{16, 16, 3, 3}));
+    EXPECT_EQ(dq->attr("block_size", std::int64_t{0}), row.block);
+    EXPECT_EQ(dq->attr("axis", std::int64_t{1}), row.block > 0 ? 1 : 0);
+    EXPECT_EQ(dq->in.size() > 2 ? written.value(dq->in[2]).dtype : DType::kUndefined, row.zeros);
+    ValueId scale = dq->in[1];
+    EXPECT_EQ(written.is_constant(scale), !row.two_levels);
+    if (row.two_levels) scale = written.node(written.producer(scale)).in[0];
+    EXPECT_EQ(written.value(scale).dtype, row.scales);
+    EXPECT_EQ(written.value(scale).constant.dims(), row.scale_dims);
+    // What the graph's own kernels make of it is what the plan says.
+    for (std::size_t i = 0; i < plan.weights.size(); ++i) {
+      const WeightSite& site = plan.placement.weights[i];
+      const NodeId reader =
+          written.producer(written.find_value(graph.value(graph.node(site.uses[0].node).out[0]).name));
+      const Node& last = written.node(written.producer(written.node(reader).in[1]));
+      Node one = last;
+      Graph copy = written;
+      if (row.two_levels) {
+        const NodeId first = copy.producer(one.in[1]);
+        one.in[1] = copy.add_constant("scales", evaluate_constant_node(copy, copy.node(first))[0]);
+      }
+      EXPECT_TRUE(equal_bytes(evaluate_constant_node(copy, one)[0], dequantized(site, plan.weights[i])));
+    }
+  }
+}
+
+// The largest dividing group is offered; a default one steps down by itself.
+TEST(FitBlock, GroupsThatDoNotDivide) {
+  Format int4 = weight_format("int4");
+  EXPECT_EQ(fit_block(int4, 256, 1, Target::kPare).block, 128);
+  EXPECT_EQ(fit_block(int4, 8256, 1, Target::kPare).block, 64);
+  EXPECT_EQ(fit_block(int4, 100, 1, Target::kPare).block, 100) << "a group larger than the row is the row";
+  EXPECT_EQ(fit_block(int4, 3, 9, Target::kPare).granularity, Granularity::kChannel);
+  EXPECT_EQ(fit_block(int4, 129, 1, Target::kPare).block, 128) << "a short last block";
+  EXPECT_THROW(fit_block(int4, 129, 1, Target::kTensorRT), Error);
+  EXPECT_EQ(fit_block(weight_format("nvfp4"), 40, 1, Target::kPare).block, 16);
+  EXPECT_THROW(fit_block(weight_format("nvfp4"), 40, 1, Target::kTensorRT), Error);
+  int4.asked = true;
+  try {
+    fit_block(int4, 8256, 1, Target::kPare);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "a group of 128 does not divide its 8256 inputs");
+    EXPECT_EQ(error.hint(), "96 is the largest that does, 64 the largest power of two");
   }
 }
 
