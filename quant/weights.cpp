@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/numeric/quantize.h"
 #include "engine/numeric/table.h"
+#include "quant/grid_search.h"
 #include "quant/plan.h"
 #include "quant/search_rows.h"
 #include "quant/weight_rows.h"
@@ -177,10 +178,16 @@ namespace {
 
 // `global`: the given one of a two-level format, 0 when it may choose.
 Grid grid_for(const GridFormat& format, const WeightRows& rows, bool search, float global, ThreadPool& pool) {
-  Grid grid = amax_grid(format, rows.shape, rows.values.data(), pool, global);
   const bool whole_rows = format.group == 0 && format.symmetric && format.scales == DType::kF32;
-  if (search && whole_rows) search_rows(format, rows.shape, rows.values.data(), grid, pool);
-  return grid;
+  if (search && whole_rows && format_info(format.codes).bits == 8) {
+    Grid grid = amax_grid(format, rows.shape, rows.values.data(), pool);
+    search_rows(format, rows.shape, rows.values.data(), grid, pool);
+    return grid;
+  }
+  GridSearch options;
+  options.search = search;
+  options.global = global;
+  return choose_grid(format, rows.shape, rows.values.data(), options, pool);
 }
 
 // One product computes fused layers, so what their weights share of a scale is the best for all of their
@@ -189,22 +196,31 @@ std::vector<float> scales_of_fused(const Graph& graph, const Placement& placemen
                                    ThreadPool& pool) {
   std::vector<float> scales(placement.fused.size());
   for (std::size_t i = 0; i < scales.size(); ++i) {
-    WeightRows all;
+    std::vector<WeightRows> weights;
     GridFormat format;
     for (const std::size_t w : placement.fused[i].weights) {
       const WeightSite& site = placement.weights[w];
       const bool two_levels = site.format.scales == DType::kE4M3FN;
       if (site.format.granularity != Granularity::kTensor && !two_levels) continue;
-      const Tensor& weight = subgraph_at(graph, site.path).value(site.value).constant;
-      all.values.insert(all.values.end(), weight.as<float>(), weight.as<float>() + weight.size());
+      weights.push_back(site_rows(subgraph_at(graph, site.path).value(site.value).constant, site));
       format = grid_format(site.format);
     }
-    if (all.values.empty()) continue;
+    if (weights.empty()) continue;
+    if (format.scales == DType::kE4M3FN) {
+      std::vector<GridSource> sources;
+      for (const WeightRows& rows : weights) {
+        GridSource source{rows.shape, rows.values.data(), {}};
+        source.options.search = search;
+        sources.push_back(source);
+      }
+      scales[i] = choose_global(format, sources, pool);
+      continue;
+    }
+    WeightRows all;
+    for (const WeightRows& rows : weights)
+      all.values.insert(all.values.end(), rows.values.begin(), rows.values.end());
     all.shape = RowShape::whole(1, static_cast<std::int64_t>(all.values.size()));
-    if (format.scales == DType::kE4M3FN)
-      scales[i] = amax_global(format, all.values.data(), all.shape.cols);
-    else
-      scales[i] = grid_for(format, all, search, 0, pool).scales[0];
+    scales[i] = grid_for(format, all, search, 0, pool).scales[0];
   }
   return scales;
 }
