@@ -9,6 +9,7 @@
 #include "engine/numeric/e8m0.h"
 #include "engine/numeric/f16.h"
 #include "engine/numeric/table.h"
+#include "quant/grid_codes_simd.h"
 #include "quant/grid_search.h"
 
 namespace pare::quant {
@@ -18,6 +19,47 @@ constexpr double kLargestE4m3 = 448;
 constexpr float kSmallestE4m3 = 0x1p-9f;
 
 const FormatInfo& info_of(const GridFormat& format) { return format_info(format.codes); }
+
+GridCodes codes_of(const GridFormat& format) {
+  if (format.codes == DType::kE4M3FN) return GridCodes::kE4M3;
+  if (format.codes == DType::kE5M2) return GridCodes::kE5M2;
+  if (format.codes == DType::kE2M1) return GridCodes::kE2M1;
+  const FormatInfo& info = info_of(format);
+  if (!info.is_integer() || info.bits > 8)
+    fail(ErrorCode::kUnsupported, "weights cannot have codes of type {}", name(format.codes));
+  return info.is_signed ? GridCodes::kSigned : GridCodes::kUnsigned;
+}
+
+// What each byte stands for; bits beyond those of a code are ignored.
+std::vector<float> values_of(DType type) {
+  const unsigned mask = (1u << bits(type)) - 1;
+  std::vector<float> table(256);
+  for (unsigned i = 0; i < 256; ++i) {
+    const auto code = static_cast<std::uint8_t>(i & mask);
+    format_info(type).decode(&code, &table[i], 1);
+  }
+  return table;
+}
+
+// The kernels' view of a format and its scales.
+struct Codec {
+  GridCodes type;
+  const Grid& grid;
+  GridStep common;
+
+  Codec(const GridFormat& format, const Grid& scales) : type(codes_of(format)), grid(scales) {
+    common.low = static_cast<std::int32_t>(format.lowest_code());
+    common.high = static_cast<std::int32_t>(format.largest_code());
+    common.mask = static_cast<std::uint8_t>((1u << bits(format.codes)) - 1);
+  }
+
+  GridStep step(std::int64_t group) const {
+    GridStep step = common;
+    step.scale = grid.scales[static_cast<std::size_t>(group)];
+    if (!grid.zero_points.empty()) step.zero = grid.zero_points[static_cast<std::size_t>(group)];
+    return step;
+  }
+};
 
 // Calls visit(group index in the tensor, first element, length) for the groups of rows [begin, end).
 template <class Visit>
@@ -94,39 +136,28 @@ Grid amax_grid(const GridFormat& format, const RowShape& shape, const float* wei
 
 void encode(const GridFormat& format, const RowShape& shape, const Grid& grid, const float* weight,
             std::uint8_t* codes, ThreadPool& pool) {
-  const FormatInfo& info = info_of(format);
-  const std::uint8_t mask = static_cast<std::uint8_t>((1u << std::min(info.bits, 8)) - 1);
-  const double low = format.lowest_code(), high = format.largest_code();
+  const Codec codec(format, grid);
+  const auto kernel = PARE_SIMD_PICK(grid_encode);
   pool.parallel_for(shape.rows, 1, [&](std::int64_t begin, std::int64_t end) {
     for_groups(format, shape, begin, end, [&](std::int64_t g, std::int64_t at, std::int64_t n) {
-      const float scale = grid.scales[static_cast<std::size_t>(g)];
-      const double zero = grid.zero_points.empty() ? 0 : grid.zero_points[static_cast<std::size_t>(g)];
-      for (std::int64_t k = at; k < at + n; ++k) {
-        const float quotient = weight[k] / scale;
-        if (info.is_integer()) {
-          const double code = std::clamp(std::nearbyint(static_cast<double>(quotient)) + zero, low, high);
-          codes[k] = static_cast<std::uint8_t>(static_cast<int>(code)) & mask;
-        } else {
-          info.encode(&quotient, codes + k, 1);
-        }
-      }
+      kernel(codec.type, codec.step(g), weight + at, n, codes + at);
     });
   });
 }
 
 void decode(const GridFormat& format, const RowShape& shape, const Grid& grid, const std::uint8_t* codes,
             float* weight, ThreadPool& pool) {
-  const FormatInfo& info = info_of(format);
+  const Codec codec(format, grid);
+  std::vector<float> table;
+  if (!info_of(format).is_integer()) table = values_of(format.codes);
+  const auto integers = PARE_SIMD_PICK(grid_decode);
+  const auto others = PARE_SIMD_PICK(grid_look_up);
   pool.parallel_for(shape.rows, 1, [&](std::int64_t begin, std::int64_t end) {
     for_groups(format, shape, begin, end, [&](std::int64_t g, std::int64_t at, std::int64_t n) {
-      const float scale = grid.scales[static_cast<std::size_t>(g)];
-      const float zero =
-          grid.zero_points.empty() ? 0 : static_cast<float>(grid.zero_points[static_cast<std::size_t>(g)]);
-      for (std::int64_t k = at; k < at + n; ++k) {
-        float value = 0;
-        info.decode(codes + k, &value, 1);
-        weight[k] = (value - zero) * scale;
-      }
+      if (table.empty())
+        integers(codec.type, codec.step(g), codes + at, n, weight + at);
+      else
+        others(table.data(), grid.scales[static_cast<std::size_t>(g)], codes + at, n, weight + at);
     });
   });
 }

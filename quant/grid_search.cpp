@@ -70,6 +70,32 @@ void for_batches(const GridFormat& format, const GridSource& source, std::int64_
   });
 }
 
+// Calls body(first group, groups, extremes) for 16 groups at a time: the rule of amax needs no more of them.
+void for_extremes(const GridFormat& format, const RowShape& shape, const float* weight, ThreadPool& pool,
+                  const std::function<void(std::int64_t, int, const float*, const float*)>& body) {
+  const std::int64_t groups = shape.rows * groups_of(format, shape);
+  // Groups of one width lie one after the other; else one at a time.
+  const bool even = format.group == 0 || shape.segment % format.group == 0;
+  const std::int64_t width = format.group == 0 ? shape.cols : format.group;
+  const auto extremes = PARE_SIMD_PICK(search_group_extremes);
+  const GridSource source{shape, weight, {}};
+  pool.parallel_for((groups + kSearchLanes - 1) / kSearchLanes, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      const std::int64_t first = b * kSearchLanes;
+      const auto n = static_cast<int>(std::min<std::int64_t>(kSearchLanes, groups - first));
+      float low[kSearchLanes] = {}, high[kSearchLanes] = {};
+      bool good = true;
+      if (even) good = extremes(weight + first * width, n, width, low, high);
+      for (int l = 0; !even && l < n; ++l) {
+        const WeightGroup group = group_at(format, source, first + l);
+        good &= extremes(group.w, 1, group.n, low + l, high + l);
+      }
+      if (!good) fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
+      body(first, n, low, high);
+    }
+  });
+}
+
 double amax_of(const std::vector<GridSource>& sources) {
   float amax = 0;
   for (const GridSource& s : sources) {
@@ -79,11 +105,6 @@ double amax_of(const std::vector<GridSource>& sources) {
     amax = std::max({amax, -low, high});
   }
   return static_cast<double>(amax);
-}
-
-LaneChoice choose(const LaneSearch& lanes, const GridSearch& options, SearchBatch& batch) {
-  if (options.four_over_six) return lanes.four_over_six(batch);
-  return options.search ? lanes.search(batch) : lanes.amax(batch);
 }
 
 // Total error of each global scale over some of the groups.
@@ -119,14 +140,21 @@ Grid choose_grid(const GridFormat& format, const RowShape& shape, const float* w
   grid.scales.resize(count);
   if (!format.symmetric) grid.zero_points.resize(count);
   const LaneSearch lanes(format, grid.global);
-  for_batches(format, source, 1, pool, [&](SearchBatch& batch, std::int64_t) {
-    const LaneChoice choice = choose(lanes, options, batch);
-    for (int l = 0; l < batch.count(); ++l) {
-      const auto i = static_cast<std::size_t>(batch.group(l).index);
-      grid.scales[i] = choice.scale[l];
-      if (!format.symmetric) grid.zero_points[i] = static_cast<std::int32_t>(choice.zero[l]);
-    }
-  });
+  const auto put = [&](std::int64_t first, int n, const LaneChoice& choice) {
+    std::copy_n(choice.scale, n, grid.scales.begin() + first);
+    for (int l = 0; !format.symmetric && l < n; ++l)
+      grid.zero_points[static_cast<std::size_t>(first + l)] = static_cast<std::int32_t>(choice.zero[l]);
+  };
+  if (!options.search && !options.four_over_six)
+    for_extremes(format, shape, weight, pool,
+                 [&](std::int64_t first, int n, const float* low, const float* high) {
+                   put(first, n, lanes.amax(low, high));
+                 });
+  else
+    for_batches(format, source, 1, pool, [&](SearchBatch& batch, std::int64_t) {
+      put(batch.group(0).index, batch.count(),
+          options.four_over_six ? lanes.four_over_six(batch) : lanes.search(batch));
+    });
   return grid;
 }
 

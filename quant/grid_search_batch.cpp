@@ -28,13 +28,12 @@ void SearchBatch::load(const WeightGroup* groups, int count) {
   count_ = count;
   long_ = count == 1 && groups[0].n > kLongest;
   std::copy_n(groups, count, groups_);
-  float low[kSearchLanes] = {}, high[kSearchLanes] = {};
   std::fill_n(h_back_, kSearchLanes, 1.0);
   if (long_) {
-    if (!PARE_SIMD_PICK(search_extremes)(groups[0].w, groups[0].n, low, high))
+    if (!PARE_SIMD_PICK(search_extremes)(groups[0].w, groups[0].n, lowest_, highest_))
       fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
-    std::fill_n(low, kSearchLanes, low[0]);
-    std::fill_n(high, kSearchLanes, high[0]);
+    std::fill_n(lowest_, kSearchLanes, lowest_[0]);
+    std::fill_n(highest_, kSearchLanes, highest_[0]);
     x_.resize(kSearchLanes * kTileRows);
     if (groups[0].h != nullptr) {
       h_.resize(x_.size());
@@ -43,17 +42,17 @@ void SearchBatch::load(const WeightGroup* groups, int count) {
       std::fill_n(h_back_, kSearchLanes, largest == 0 ? 0 : 1 / static_cast<double>(h_factor_));
     }
   } else {
-    gather_lanes(low, high);
+    gather_lanes();
   }
   for (int l = 0; l < kSearchLanes; ++l) {
-    factor_[l] = static_cast<double>(normalizer(std::max(-low[l], high[l])));
+    factor_[l] = static_cast<double>(normalizer(std::max(-lowest_[l], highest_[l])));
     back_[l] = 1 / factor_[l];
-    low_[l] = static_cast<double>(low[l]) * factor_[l];
-    high_[l] = static_cast<double>(high[l]) * factor_[l];
+    low_[l] = static_cast<double>(lowest_[l]) * factor_[l];
+    high_[l] = static_cast<double>(highest_[l]) * factor_[l];
   }
 }
 
-void SearchBatch::gather_lanes(float* low, float* high) {
+void SearchBatch::gather_lanes() {
   std::int64_t n[kSearchLanes] = {};
   const float* w[kSearchLanes] = {};
   const float* h[kSearchLanes] = {};
@@ -69,8 +68,9 @@ void SearchBatch::gather_lanes(float* low, float* high) {
   const auto scale = PARE_SIMD_PICK(search_scale_lanes);
   float factors[kSearchLanes], unused[kSearchLanes], largest[kSearchLanes];
   gather(w, n, rows_, x_.data());
-  if (!extremes(x_.data(), rows_, low, high)) fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
-  for (int l = 0; l < kSearchLanes; ++l) factors[l] = normalizer(std::max(-low[l], high[l]));
+  if (!extremes(x_.data(), rows_, lowest_, highest_))
+    fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
+  for (int l = 0; l < kSearchLanes; ++l) factors[l] = normalizer(std::max(-lowest_[l], highest_[l]));
   scale(x_.data(), rows_, factors);
   if (h[0] == nullptr) return;
   if (h_.size() < size) h_.resize(size);

@@ -31,7 +31,9 @@ class SearchBatch {
   int count() const { return count_; }
   bool is_long() const { return long_; }  // all lanes are one group
   const WeightGroup& group(int lane) const { return groups_[lane]; }
-  // Of every lane: extremes of its weights extended to hold 0, multiplied by factor(); 1 / factor().
+  // Of every lane: extremes of its weights extended to hold 0; the same multiplied by factor(); 1 / factor().
+  const float* lowest() const { return lowest_; }
+  const float* highest() const { return highest_; }
   const double* low() const { return low_; }
   const double* high() const { return high_; }
   const double* factor() const { return factor_; }
@@ -48,12 +50,13 @@ class SearchBatch {
  private:
   template <class Body>
   void for_tiles(const Body& body);
-  void gather_lanes(float* low, float* high);
+  void gather_lanes();
   void gather_tile(std::int64_t begin, std::int64_t n);
 
   WeightGroup groups_[kSearchLanes];
   int count_ = 0;
   bool long_ = false;
+  float lowest_[kSearchLanes] = {}, highest_[kSearchLanes] = {};
   double low_[kSearchLanes] = {}, high_[kSearchLanes] = {};
   double factor_[kSearchLanes] = {}, back_[kSearchLanes] = {};
   double h_back_[kSearchLanes] = {};

@@ -40,8 +40,9 @@ bool is_normal(float x) {
 
 float level(int code, float global) { return decode_e4m3(static_cast<std::uint8_t>(code)) * global; }
 
-// Grids of so many parts.
-double dense(const SearchBatch& batch) { return batch.is_long() ? 1 : 4; }
+// Grids of so many parts: the error of few weights jumps about from scale to scale, and more of them find
+// more of its dips.
+int dense(const SearchBatch& batch) { return batch.group(0).n <= 1024 ? 4 : 1; }
 
 double root(double x, int times) {
   for (; times > 0; --times) x = std::sqrt(x);
@@ -88,52 +89,53 @@ void LaneSearch::fill(const SearchBatch& batch, const float* scales, const doubl
   }
 }
 
-void LaneSearch::round(const SearchBatch& batch, const double* scales, const float* instead,
-                       float* rounded) const {
+void LaneSearch::round(const double* scales, const double* back, const float* instead, float* rounded) const {
   const SearchRound type = format_.scales == DType::kBF16  ? SearchRound::kBF16
                            : format_.scales == DType::kF16 ? SearchRound::kF16
                                                            : SearchRound::kF32;
   const bool positive = format_.positive || !format_.symmetric;
-  PARE_SIMD_PICK(search_round)(type, positive, limit_, scales, batch.back(), instead, rounded);
+  PARE_SIMD_PICK(search_round)(type, positive, limit_, scales, back, instead, rounded);
 }
 
-LaneChoice LaneSearch::amax(const SearchBatch& batch) const {
+LaneChoice LaneSearch::amax(const float* low, const float* high) const {
   LaneChoice choice;
-  const double *low = batch.low(), *high = batch.high(), *back = batch.back(), *factor = batch.factor();
-  double scales[kLanes];
-  float ones[kLanes];
+  double scales[kLanes], ones[kLanes];
+  float largest[kLanes], instead[kLanes];
+  // Beside the largest float, a scale rounded up would give infinity; 1/256 less, and bfloat16 does not.
+  const double most = static_cast<double>(limit_) * (1 - 0x1p-8);
   for (int l = 0; l < kLanes; ++l) {
-    const double largest = -low[l] > high[l] ? -low[l] : high[l];
-    scales[l] = format_.symmetric ? largest / largest_ : (high[l] - low[l]) / (largest_ - lowest_);
-    // Beside the largest float, a scale rounded up would give infinity; 1/256 less, and bfloat16 does not.
-    scales[l] = std::min(scales[l], static_cast<double>(limit_) * (1 - 0x1p-8) * factor[l]);
+    largest[l] = -low[l] > high[l] ? -low[l] : high[l];
+    const double range = static_cast<double>(high[l]) - static_cast<double>(low[l]);
+    const double scale =
+        format_.symmetric ? static_cast<double>(largest[l]) / largest_ : range / (largest_ - lowest_);
+    scales[l] = scale < most ? scale : most;
+    instead[l] = 1;
     ones[l] = 1;
   }
   if (format_.scales == DType::kE4M3FN) {
     for (int l = 0; l < kLanes; ++l) {
-      const double wanted = std::clamp(scales[l] * back[l] / static_cast<double>(global_), 0x1p-9, 448.0);
-      choice.scale[l] = level(encode_e4m3(static_cast<float>(wanted)), global_);
-      if (scales[l] == 0 || !is_normal(choice.scale[l])) choice.scale[l] = global_;
+      const double wanted = std::clamp(scales[l] / static_cast<double>(global_), 0x1p-9, 448.0);
+      const float scale = level(encode_e4m3(static_cast<float>(wanted)), global_);
+      choice.scale[l] = largest[l] == 0 || !is_normal(scale) ? global_ : scale;
     }
   } else if (format_.scales == DType::kE8M0) {
-    const int most = std::bit_cast<std::uint32_t>(static_cast<float>(largest_)) >> 23;
+    const int top = static_cast<int>(std::bit_cast<std::uint32_t>(static_cast<float>(largest_)) >> 23);
     for (int l = 0; l < kLanes; ++l) {
-      const auto largest = static_cast<float>((-low[l] > high[l] ? -low[l] : high[l]) * back[l]);
-      const int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(largest) >> 23) - most + 127;
-      choice.scale[l] = largest == 0 || exponent < 1 ? 1 : std::bit_cast<float>(exponent << 23);
+      const int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(largest[l]) >> 23) - top + 127;
+      choice.scale[l] = largest[l] == 0 || exponent < 1 ? 1 : std::bit_cast<float>(exponent << 23);
     }
   } else {
-    round(batch, scales, ones, choice.scale);
+    round(scales, ones, instead, choice.scale);
   }
   for (int l = 0; !format_.symmetric && l < kLanes; ++l) {
-    const double zero = lowest_ - static_cast<double>(static_cast<float>(low[l] * back[l]) / choice.scale[l]);
+    const double zero = lowest_ - static_cast<double>(low[l] / choice.scale[l]);
     choice.zero[l] = std::clamp(std::nearbyint(zero), lowest_, largest_);
   }
   return choice;
 }
 
 LaneChoice LaneSearch::search(SearchBatch& batch) const {
-  const LaneChoice start = amax(batch);
+  const LaneChoice start = amax(batch.lowest(), batch.highest());
   Trial trial(batch, start);
   SearchLanes lanes;
   fill(batch, start.scale, start.zero, lanes);
@@ -157,7 +159,7 @@ LaneChoice LaneSearch::search(SearchBatch& batch) const {
 }
 
 LaneChoice LaneSearch::four_over_six(SearchBatch& batch) const {
-  Trial trial(batch, amax(batch));
+  Trial trial(batch, amax(batch.lowest(), batch.highest()));
   std::fill_n(trial.best.error, kLanes, kInfinity);
   float scales[kLanes];
   for (const double code : {6.0, 4.0}) {
@@ -217,7 +219,7 @@ void LaneSearch::offer(Trial& trial, double* scales, const double* zeros) const 
   // What cannot be written is tried as the best so far, which changes nothing.
   LaneChoice& best = trial.best;
   float rounded[kLanes];
-  round(trial.batch, scales, best.scale, rounded);
+  round(scales, trial.batch.back(), best.scale, rounded);
   SearchLanes lanes;
   fill(trial.batch, rounded, zeros, lanes);
   SearchSums sums;
@@ -301,12 +303,12 @@ void LaneSearch::search_symmetric(Trial& trial) const {
       negative[l] = (-trial.batch.low()[l] < trial.batch.high()[l]) != turned;
     full(trial.batch, negative, zeros, first);
     if (eight_bits) {
-      // Half of the range in even steps. The error of few weights jumps about from scale to scale: more steps
-      // find more of its dips.
+      // Half of the range in even steps.
       for (int l = 0; l < kLanes; ++l) step[l] = -0.0125 * first[l];
       for (int part = 0; part < dense(trial.batch); ++part) {
         double begin[kLanes];
-        for (int l = 0; l < kLanes; ++l) begin[l] = first[l] + step[l] * (part / dense(trial.batch) - 1);
+        for (int l = 0; l < kLanes; ++l)
+          begin[l] = first[l] + step[l] * (static_cast<double>(part) / dense(trial.batch) - 1);
         try_even(trial, begin, step, turned ? 14 : 42, zeros);
       }
     }
@@ -376,7 +378,7 @@ void LaneSearch::search_floats(Trial& trial) const {
   }
   for (int part = 0; part < (coarse ? 1 : dense(trial.batch)); ++part) {
     try_powers(trial, first, ratio, coarse ? 15 : 40, zeros);
-    for (int l = 0; l < kLanes; ++l) first[l] *= dense(trial.batch) == 1 ? 1 : kHundredTwentyEighth;
+    for (int l = 0; l < kLanes; ++l) first[l] *= kHundredTwentyEighth;
   }
   if (!coarse) try_around(trial, ratio);
   finish(trial);

@@ -21,8 +21,9 @@ class LaneSearch {
  public:
   LaneSearch(const GridFormat& format, float global);
 
-  // The rule of amax_grid, with this global scale. Errors are not computed.
-  LaneChoice amax(const SearchBatch& batch) const;
+  // The rule of amax_grid, with this global scale, for groups of these extremes, extended to hold 0. Errors
+  // are not computed.
+  LaneChoice amax(const float* low, const float* high) const;
   // E4M3 scales only: the better of the largest magnitude over 6 and over 4.
   LaneChoice four_over_six(SearchBatch& batch) const;
   // Of least error; never worse than amax(). A lane of zeros keeps what amax() gives.
@@ -38,7 +39,8 @@ class LaneSearch {
   void search_exponents(Trial& trial) const;
 
   void fill(const SearchBatch& batch, const float* scales, const double* zeros, SearchLanes& lanes) const;
-  void round(const SearchBatch& batch, const double* scales, const float* instead, float* rounded) const;
+  // Scales times back[], rounded as they are written; `instead` where that is not possible.
+  void round(const double* scales, const double* back, const float* instead, float* rounded) const;
   // The least scale of the grid.
   void finest(Trial& trial, double* scales) const;
   // The scale of a range that just clips nothing. `negative`: lanes whose sign is turned.

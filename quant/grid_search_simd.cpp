@@ -19,6 +19,18 @@ PARE_INLINE F32 binade(F32 a) {
 #endif
 }
 
+PARE_INLINE float least_lane(F32 a) {
+#if PARE_SIMD_LEVEL == 2
+  return _mm512_reduce_min_ps(a.v);
+#elif PARE_SIMD_LEVEL == 1
+  __m128 m = _mm_min_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  m = _mm_min_ps(m, _mm_movehl_ps(m, m));
+  return _mm_cvtss_f32(_mm_min_ss(m, _mm_movehdup_ps(m)));
+#else
+  return a.v;
+#endif
+}
+
 template <bool kInteger>
 PARE_INLINE F32 steps(F32 quotient, F32 low, F32 high, F32 smallest, F32 magic) {
   const F32 inside = min(max(quotient, low), high);
@@ -225,25 +237,38 @@ void search_scale(const float* in, float factor, std::int64_t n, float* out) {
 }
 
 bool search_extremes(const float* w, std::int64_t n, float* low, float* high) {
-  F32 least = F32::zero(), largest = F32::zero(), odd = F32::zero();
-  const auto look = [&](F32 x) __attribute__((always_inline)) {
-    least = min(x, least);
-    largest = max(x, largest);
+  // Four chains, so that none waits for its own last result.
+  constexpr int kChains = 4;
+  F32 least[kChains], largest[kChains], odd = F32::zero();
+  for (int c = 0; c < kChains; ++c) least[c] = largest[c] = F32::zero();
+  const auto look = [&](F32 x, int c) __attribute__((always_inline)) {
+    least[c] = min(x, least[c]);
+    largest[c] = max(x, largest[c]);
     odd = odd + (x - x);  // NaN if x is no number
   };
   std::int64_t i = 0;
-  for (; i + F32::kLanes <= n; i += F32::kLanes) look(F32::load(w + i));
-  if (i < n) look(F32::load(w + i, static_cast<int>(n - i)));
-  float a[F32::kLanes], b[F32::kLanes], c[F32::kLanes];
-  least.store(a), largest.store(b), odd.store(c);
-  *low = *high = 0;
-  float sum = 0;
-  for (int k = 0; k < F32::kLanes; ++k) {
-    *low = a[k] < *low ? a[k] : *low;
-    *high = b[k] > *high ? b[k] : *high;
-    sum += c[k];
+  for (; i + kChains * F32::kLanes <= n; i += kChains * F32::kLanes)
+    PARE_UNROLL for (int c = 0; c < kChains; ++c) look(F32::load(w + i + c * F32::kLanes), c);
+  for (; i + F32::kLanes <= n; i += F32::kLanes) look(F32::load(w + i), 0);
+  if (i < n) look(F32::load(w + i, static_cast<int>(n - i)), 1);
+  *low = least_lane(min(min(least[0], least[1]), min(least[2], least[3])));
+  *high = -least_lane(F32::zero() - max(max(largest[0], largest[1]), max(largest[2], largest[3])));
+  return sum(odd) == 0;
+}
+
+bool search_group_extremes(const float* w, std::int64_t groups, std::int64_t width, float* low, float* high) {
+  bool good = true;
+  for (std::int64_t g = 0; g < groups; ++g, w += width) {
+    if (width != F32::kLanes) {
+      good &= search_extremes(w, width, low + g, high + g);
+      continue;
+    }
+    const F32 x = F32::load(w);
+    low[g] = least_lane(min(x, F32::zero()));
+    high[g] = -least_lane(min(F32::zero() - x, F32::zero()));
+    good &= sum(x - x) == 0;
   }
-  return sum == 0;
+  return good;
 }
 
 }  // namespace pare::PARE_SIMD

@@ -83,6 +83,10 @@ PARE_SIMD_DECLARE(void search_scale_lanes(float* x, std::int64_t rows, const flo
 // out[i] = in[i] * factor.
 PARE_SIMD_DECLARE(void search_scale(const float* in, float factor, std::int64_t n, float* out))
 
+// Extremes of each of `groups` groups of `width` weights, one after the other, extended to hold 0. False, and
+// the extremes undefined, if one is NaN or infinite.
+PARE_SIMD_DECLARE(bool search_group_extremes(const float* w, std::int64_t groups, std::int64_t width,
+                                             float* low, float* high))
 // Extremes of w[0, n), extended to hold 0. False, and the extremes undefined, if one is NaN or infinite.
 PARE_SIMD_DECLARE(bool search_extremes(const float* w, std::int64_t n, float* low, float* high))
 

@@ -15,12 +15,13 @@
 
 #include "engine/base/isa.h"
 #include "engine/numeric/bf16.h"
+#include "engine/numeric/convert.h"
 #include "quant/grid_search.h"
 
 namespace pare::quant {
 namespace {
 
-std::vector<float> values(std::int64_t n, bool student) {
+std::vector<float> weights(std::int64_t n, bool student) {
   std::mt19937_64 random(11);
   std::normal_distribution<double> normal(0, 1);
   std::chi_squared_distribution<double> chi(5);
@@ -109,10 +110,14 @@ bool run(std::int64_t megabytes) {
   ThreadPool pool(1);
   const RowShape shape = RowShape::whole(megabytes * 64, 4096);
   bool good = true;
-  const std::vector<float> gaussian = values(shape.count(), false), student = values(shape.count(), true);
+  const std::vector<float> gaussian = weights(shape.count(), false), student = weights(shape.count(), true);
   std::vector<float> importance(4096);
   for (std::size_t i = 0; i < importance.size(); ++i)
     importance[i] = std::exp2(static_cast<float>(i * 7 % 5));
+  std::vector<std::uint16_t> halves(gaussian.size());
+  for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = encode_bf16(gaussian[i]);
+  std::vector<std::uint8_t> codes(gaussian.size());
+  std::vector<float> values(gaussian.size());
   for (const Case& c : cases()) {
     double ratio[2];
     for (const bool t5 : {false, true}) {
@@ -125,14 +130,23 @@ bool run(std::int64_t megabytes) {
     good &= (c.gaussian == 0 || ratio[0] <= c.gaussian) && (c.student == 0 || ratio[1] <= c.student);
     GridSearch weighted;
     weighted.importance = importance.data();
-    for (const bool h : {false, true}) {
-      const double seconds = core_seconds(
-          [&] { choose_grid(c.format, shape, gaussian.data(), h ? weighted : GridSearch{}, pool); });
-      fmt::print("{{\"name\":\"search/{}{}/{}\",\"core_s\":{:.3e},\"gb_per_s\":{:.2f}}}\n", c.name,
-                 h ? " weighted" : "", name(isa()), seconds,
-                 static_cast<double>(shape.count()) * 4e-9 / seconds);
+    const auto speed = [&](const char* what, std::int64_t bytes, const std::function<void()>& run) {
+      const double seconds = core_seconds(run);
+      fmt::print("{{\"name\":\"{}/{}/{}\",\"core_s\":{:.3e},\"gb_per_s\":{:.2f}}}\n", what, c.name,
+                 name(isa()), seconds, static_cast<double>(bytes) * 1e-9 / seconds);
       std::fflush(stdout);
-    }
+    };
+    const std::int64_t n = shape.count();
+    speed("search", n * 4, [&] { choose_grid(c.format, shape, gaussian.data(), {}, pool); });
+    speed("search weighted", n * 4, [&] { choose_grid(c.format, shape, gaussian.data(), weighted, pool); });
+    speed("rtn of bf16", n * 2, [&] {
+      decode(DType::kBF16, halves.data(), values.data(), n);
+      const Grid grid = amax_grid(c.format, shape, values.data(), pool);
+      encode(c.format, shape, grid, values.data(), codes.data(), pool);
+    });
+    const Grid grid = amax_grid(c.format, shape, gaussian.data(), pool);
+    speed("encode", n * 4, [&] { encode(c.format, shape, grid, gaussian.data(), codes.data(), pool); });
+    speed("decode", n * 4, [&] { decode(c.format, shape, grid, codes.data(), values.data(), pool); });
   }
   return good;
 }
