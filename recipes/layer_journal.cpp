@@ -28,11 +28,15 @@ struct Field {
   const char* name;
   Tensor quant::WeightPlan::*tensor;
 };
-constexpr Field kFields[] = {{"codes", &quant::WeightPlan::codes}, {"scales", &quant::WeightPlan::scales}};
+constexpr Field kFields[] = {{"codes", &quant::WeightPlan::codes},
+                             {"scales", &quant::WeightPlan::scales},
+                             {"global", &quant::WeightPlan::global},
+                             {"zero_points", &quant::WeightPlan::zero_points}};
 
-// What is not written is lost when a run is resumed: a member added to WeightPlan belongs into kFields, or into
-// header_of and read_layers.
-static_assert(sizeof(quant::WeightPlan) == 2 * sizeof(Tensor) + 2 * sizeof(double) + sizeof(std::int64_t),
+// What is not written is lost when a run is resumed: a member added to WeightPlan belongs into kFields, or
+// into header_of and read_layers.
+static_assert(sizeof(quant::WeightPlan) ==
+                  4 * sizeof(Tensor) + alignof(double) + 2 * sizeof(double) + sizeof(std::int64_t),
               "WeightPlan has members that the journal does not know");
 
 std::size_t aligned(std::size_t offset) { return (offset + kAlign - 1) / kAlign * kAlign; }
@@ -54,7 +58,8 @@ std::string header_of(const std::string& key, const std::vector<quant::WeightPla
     layers.push_back({{"tensors", tensors},
                       {"mse", json_number(plan.mse)},
                       {"sqnr_db", json_number(plan.sqnr_db)},
-                      {"clipped", plan.clipped}});
+                      {"clipped", plan.clipped},
+                      {"nearest", plan.nearest}});
   }
   hash.update(dump(layers));
   std::string header = dump(
@@ -99,6 +104,7 @@ std::vector<quant::WeightPlan> read_layers(const std::string& path, const std::s
     plan.mse = json_double(layer, "mse", path);
     plan.sqnr_db = json_double(layer, "sqnr_db", path);
     plan.clipped = json_int(layer, "clipped", path);
+    plan.nearest = json_bool(layer, "nearest", path);
     plans.push_back(std::move(plan));
   }
   hash.update(dump(json_array(header, "layers", path)));
