@@ -16,6 +16,11 @@ void gptq_block(const quant::GptqBlock& b) {
       level[r] = ladder.round((w[r] + f[r]) / s[r], z[r]);
       error[r] = w[r] - level[r] * s[r];
     }
+    if (b.loss != nullptr)
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        const float left = error[r] + f[r];
+        b.loss[r] = std::fma(b.pivot[i] * left, left, b.loss[r]);
+      }
     const float* upper = b.upper + i * b.upper_stride;
     constexpr int kVectors = static_cast<int>(kRows) / F32::kLanes;
     constexpr int kHeld = kVectors < 8 ? kVectors : 8;

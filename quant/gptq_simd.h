@@ -19,6 +19,9 @@ struct GptqBlock {
   float* feedback = nullptr;  // [columns][kGptqRows]: from columns before; garbage afterwards
   float* level = nullptr;     // out [columns][kGptqRows]
   float* error = nullptr;     // out [columns][kGptqRows]: weight - level * scale
+  // Where given: loss[r] += sum over columns of pivot (error + feedback)^2, [kGptqRows].
+  const float* pivot = nullptr;  // [columns]: R_jj^2
+  float* loss = nullptr;
 };
 
 }  // namespace pare::quant

@@ -10,6 +10,7 @@
 #include "engine/numeric/e4m3.h"
 #include "engine/ops/gemm_f32.h"
 #include "quant/gptq.h"
+#include "quant/gptq_simd.h"
 #include "quant/ladder_table.h"
 #include "quant/linalg.h"
 #include "quant/rounding_simd.h"
@@ -17,37 +18,37 @@
 namespace pare::quant {
 namespace {
 
-constexpr std::int64_t kChunk = 16;  // rows that a thread takes together
+constexpr std::int64_t kChunk = 64;  // rows that a thread takes together
+constexpr std::int64_t kBatch = kGptqRows;
 
-// Scales and zero points to try around the present ones; the present ones come first.
+// Scales and zero points to try around the present ones, which come first. The number depends on format and
+// sweep alone: what cannot be had is the present one again.
 void list_trials(const GridFormat& format, float global, float scale, float zero, int sweep,
                  std::vector<RoundingTrial>& trials) {
   static const std::vector<double> kWide = {0.88, 0.91, 0.94, 0.97, 1.03, 1.06, 1.09, 1.12},
                                    kNarrow = {0.96, 0.98, 1.02, 1.04}, kFine = {0.99, 1.01};
   trials.assign(1, {scale, zero});
-  std::vector<float> scales;
+  const auto add = [&](float s) { trials.push_back({std::isnormal(s) ? s : scale, zero}); };
   if (format.scales == DType::kE8M0) {
-    scales = {scale * 2, scale / 2};
+    add(scale * 2);
+    add(scale / 2);
   } else if (format.scales == DType::kE4M3FN) {
     const int code = encode_e4m3(scale / global), reach = sweep == 0 ? 3 : 1;
     for (int k = -reach; k <= reach; ++k)
-      if (k != 0 && code + k >= 1 && code + k <= 0x7E)
-        scales.push_back(decode_e4m3(static_cast<std::uint8_t>(code + k)) * global);
+      if (k != 0)
+        add(code + k >= 1 && code + k <= 0x7E ? decode_e4m3(static_cast<std::uint8_t>(code + k)) * global
+                                              : scale);
   } else {
     for (const double factor : sweep == 0 ? kWide : sweep == 1 ? kNarrow : kFine)
-      scales.push_back(round_scale(format, static_cast<double>(scale) * factor, global));
+      add(round_scale(format, static_cast<double>(scale) * factor, global));
   }
-  for (const float s : scales)
-    if (std::isnormal(s) && s != scale) trials.push_back({s, zero});
   if (format.symmetric) return;
   const std::size_t same_zero = trials.size();
   for (std::size_t i = 0; i < same_zero; ++i)
     for (const float shift : {-1.0f, 1.0f}) {
-      const float moved = trials[i].zero + shift;
-      if (static_cast<double>(moved) < format.lowest_code() ||
-          static_cast<double>(moved) > format.largest_code())
-        continue;
-      trials.push_back({trials[i].scale, moved});
+      const double moved = static_cast<double>(trials[i].zero + shift);
+      const bool inside = moved >= format.lowest_code() && moved <= format.largest_code();
+      trials.push_back({trials[i].scale, inside ? static_cast<float>(moved) : zero});
     }
 }
 
@@ -58,74 +59,84 @@ class Chunk {
         const RoundingOptions& options)
       : matrix_(matrix), format_(format), shape_(shape), packed_(packed), options_(options), table_(format) {
     const std::int64_t n = shape.cols;
+    for (const RoundingMatrix::Group& group : matrix.groups()) widest_ = std::max(widest_, group.size);
     errors_ = Tensor::allocate(DType::kF32, {kChunk, n});
     slopes_ = Tensor::allocate(DType::kF32, {kChunk, n});
-    for (std::vector<float>* v : {&target_, &level_, &best_level_, &room_})
-      v->resize(static_cast<std::size_t>(4 * n));
+    for (Tensor* t : {&target_, &level_, &best_level_, &scale_, &zero_, &error_, &feedback_, &gathered_})
+      *t = Tensor::allocate(DType::kF32, {widest_, kBatch});
+    for (Tensor* t : {&row_target_, &row_level_}) *t = Tensor::allocate(DType::kF32, {widest_});
+    room_ = Tensor::allocate(DType::kF32, {4 * n});
+    sums_ = Tensor::allocate(DType::kF32, {kBatch, kGptqColumns});
     row_.ladder = table_.get();
     row_.n = n;
     row_.gram = matrix.gram().data();
     row_.group = matrix.group_of().data();
-    row_.room = room_.data();
+    row_.room = room_.mut<float>();
     zeros_.resize(static_cast<std::size_t>(kChunk * groups()));
+    trials_.resize(static_cast<std::size_t>(kBatch));
   }
 
   std::int64_t run(const float* weight, std::int64_t first, std::int64_t count, Grid& grid, float* levels) {
-    const std::int64_t n = shape_.cols;
-    global_ = grid.global;
+    weight_ = weight;
+    levels_ = levels;
+    grid_ = &grid;
+    first_ = first;
     for (std::int64_t r = 0; r < count; ++r) {
-      point_at(weight, first, r, grid, levels);
+      point_at(r);
       for (std::int64_t g = 0; g < groups(); ++g)
-        row_.zero[g] =
-            grid.zero_points.empty()
-                ? 0.0f
-                : static_cast<float>(grid.zero_points[static_cast<std::size_t>((first + r) * groups() + g)]);
-      for (std::int64_t j = 0; j < n; ++j)
+        row_.zero[g] = grid.zero_points.empty() ? 0.0f : static_cast<float>(grid.zero_points[cell(r, g)]);
+      for (std::int64_t j = 0; j < shape_.cols; ++j)
         row_.error[j] = row_.weight[j] - row_.level[j] * row_.scale[row_.group[j]];
     }
-    std::vector<bool> done(static_cast<std::size_t>(count));
+    std::vector<std::int64_t> active(static_cast<std::size_t>(count));
+    std::iota(active.begin(), active.end(), 0);
     std::int64_t turns = 0;
-    for (int sweep = 0; sweep < options_.sweeps && std::count(done.begin(), done.end(), false) > 0; ++sweep) {
+    for (int sweep = 0; sweep < options_.sweeps && !active.empty(); ++sweep) {
       refresh(count);
-      for (std::int64_t r = 0; r < count; ++r) {
-        if (done[static_cast<std::size_t>(r)]) continue;
-        point_at(weight, first, r, grid, levels);
-        done[static_cast<std::size_t>(r)] = !turn(sweep);
-        ++turns;
-      }
+      turns += static_cast<std::int64_t>(active.size());
+      turn(active, sweep);
     }
     if (!grid.zero_points.empty())
       for (std::int64_t r = 0; r < count; ++r)
         for (std::int64_t g = 0; g < groups(); ++g)
-          grid.zero_points[static_cast<std::size_t>((first + r) * groups() + g)] =
+          grid.zero_points[cell(r, g)] =
               static_cast<std::int32_t>(zeros_[static_cast<std::size_t>(r * groups() + g)]);
     return turns;
   }
 
  private:
   std::int64_t groups() const { return static_cast<std::int64_t>(matrix_.groups().size()); }
+  std::size_t cell(std::int64_t r, std::int64_t group) const {
+    return static_cast<std::size_t>((first_ + r) * groups() + group);
+  }
 
-  void point_at(const float* weight, std::int64_t first, std::int64_t r, Grid& grid, float* levels) {
+  void point_at(std::int64_t r) {
     const std::int64_t n = shape_.cols;
-    row_.weight = weight + (first + r) * n;
-    row_.level = levels + (first + r) * n;
+    row_.weight = weight_ + (first_ + r) * n;
+    row_.level = levels_ + (first_ + r) * n;
     row_.error = errors_.mut<float>() + r * n;
     row_.slope = slopes_.mut<float>() + r * n;
-    row_.scale = grid.scales.data() + (first + r) * groups();
+    row_.scale = grid_->scales.data() + (first_ + r) * groups();
     row_.zero = zeros_.data() + r * groups();
   }
 
   // Slopes from scratch: moves leave rounding behind.
   void refresh(std::int64_t count) {
+    multiply(errors_.as<float>(), shape_.cols, packed_, slopes_.mut<float>(), shape_.cols, count, shape_.cols,
+             shape_.cols);
+  }
+  static void multiply(const float* a, std::int64_t lda, const Tensor& b, float* c, std::int64_t ldc,
+                       std::int64_t m, std::int64_t k, std::int64_t n) {
     GemmTask task;
-    task.a = errors_.as<float>();
-    task.lda = shape_.cols;
-    task.b = packed_.as<float>();
-    task.c = slopes_.mut<float>();
-    task.ldc = shape_.cols;
-    task.m = count;
-    task.k = task.n = shape_.cols;
-    task.panel_end = gemm_panels(task.n);
+    task.a = a;
+    task.lda = lda;
+    task.b = b.as<float>();
+    task.c = c;
+    task.ldc = ldc;
+    task.m = m;
+    task.k = k;
+    task.n = n;
+    task.panel_end = gemm_panels(n);
     PARE_SIMD_PICK(gemm_f32_task)(task);
   }
 
@@ -136,14 +147,32 @@ class Chunk {
     return sum;
   }
 
+  // Rows that are done leave `active`.
+  void turn(std::vector<std::int64_t>& active, int sweep) {
+    std::vector<double> before;
+    for (const std::int64_t r : active) {
+      point_at(r);
+      before.push_back(loss());
+    }
+    for (std::size_t at = 0; at < active.size(); at += kBatch) {
+      const std::size_t count = std::min(static_cast<std::size_t>(kBatch), active.size() - at);
+      for (const RoundingMatrix::Group& group : matrix_.groups())
+        improve_group(group, active.data() + at, static_cast<std::int64_t>(count), sweep);
+    }
+    std::vector<std::int64_t> left;
+    for (std::size_t i = 0; i < active.size(); ++i) {
+      point_at(active[i]);
+      if (before[i] > 0 && improve_codes(before[i], sweep)) left.push_back(active[i]);
+    }
+    active = left;
+  }
+
   // False when the row is done.
-  bool turn(int sweep) {
-    const double before = loss();
-    if (!(before > 0)) return false;
-    for (const RoundingMatrix::Group& group : matrix_.groups()) improve_group(group, sweep);
+  bool improve_codes(double before, int sweep) {
     codes();
     double after = loss();
-    if (sweep < 2 || before - after > 4 * options_.stop * before) return true;
+    constexpr int kFirstPairs = 2;  // turns in which scales still move much
+    if (sweep < kFirstPairs || before - after > 4 * options_.stop * before) return true;
     if (options_.pairs && PARE_SIMD_PICK(rounding_pairs)(row_) > 0) {
       codes();
       after = loss();
@@ -157,48 +186,141 @@ class Chunk {
       if (PARE_SIMD_PICK(rounding_sweep)(row_) == 0) break;
   }
 
-  void improve_group(const RoundingMatrix::Group& g, int sweep) {
-    const RoundingGroup group = {g.begin,        g.size,         g.whole,       g.inverse.data(),
-                                 g.upper.data(), g.pivot.data(), g.order.data()};
-    const std::int32_t index = row_.group[g.begin];
-    const float present = PARE_SIMD_PICK(rounding_target)(row_, group, target_.data());
-    if (options_.scales)
-      list_trials(format_, global_, row_.scale[index], row_.zero[index], sweep, trials_);
-    else
-      trials_.assign(1, {row_.scale[index], row_.zero[index]});
-    float least = present * (1 - 1e-5f);
-    RoundingTrial chosen;
-    bool found = false;
-    for (const RoundingTrial& trial : trials_) {
-      const float loss = PARE_SIMD_PICK(rounding_trial)(row_, group, target_.data(), trial, least,
-                                                        level_.data(), room_.data());
-      if (!(loss < least)) continue;
-      least = loss;
-      chosen = trial;
-      found = true;
-      std::swap(level_, best_level_);
+  // Nearest plane in the group for all trials of up to kBatch rows side by side.
+  void improve_group(const RoundingMatrix::Group& group, const std::int64_t* rows, std::int64_t count,
+                     int sweep) {
+    load_targets(group, rows, count);
+    const std::int64_t index = matrix_.group_of()[static_cast<std::size_t>(group.begin)];
+    for (std::int64_t r = 0; r < count; ++r) {
+      point_at(rows[r]);
+      std::vector<RoundingTrial>& list = trials_[static_cast<std::size_t>(r)];
+      if (options_.scales)
+        list_trials(format_, grid_->global, row_.scale[index], row_.zero[index], sweep, list);
+      else
+        list.assign(1, {row_.scale[index], row_.zero[index]});
     }
-    if (options_.scales && is_free_scale()) {
-      // Where no trial helped, the present codes may still want another scale.
-      if (!found) {
-        std::copy_n(row_.level + g.begin, g.size, best_level_.data());
-        chosen = {row_.scale[index], row_.zero[index]};
+    float least[kBatch], loss[kBatch];
+    RoundingTrial chosen[kBatch];
+    bool found[kBatch] = {};
+    for (std::int64_t r = 0; r < kBatch; ++r) least[r] = present_[r] * (1 - 1e-5f);
+    const std::size_t tries = trials_[0].size();
+    for (std::size_t t = 0; t < tries; ++t) {
+      try_once(group, count, t, loss);
+      bool any = false;
+      for (std::int64_t r = 0; r < count; ++r) any = any || loss[r] < least[r];
+      if (!any) continue;
+      float* to = best_level_.mut<float>();
+      const float* from = level_.as<float>();
+      for (std::int64_t i = 0; i < group.size; ++i)
+        for (std::int64_t r = 0; r < count; ++r)
+          to[i * kBatch + r] = loss[r] < least[r] ? from[i * kBatch + r] : to[i * kBatch + r];
+      for (std::int64_t r = 0; r < count; ++r) {
+        if (!(loss[r] < least[r])) continue;
+        least[r] = loss[r];
+        chosen[r] = trials_[static_cast<std::size_t>(r)][t];
+        found[r] = true;
       }
-      found = refit(group, chosen, found ? least : present) || found;
     }
-    if (found) PARE_SIMD_PICK(rounding_accept)(row_, group, chosen, best_level_.data());
+    for (std::int64_t r = 0; r < count; ++r) {
+      point_at(rows[r]);
+      settle(group, r, index, found[r], chosen[r], found[r] ? least[r] : present_[r]);
+    }
   }
 
-  bool is_free_scale() const { return format_.scales != DType::kE8M0; }
+  // The best free values of the group's columns, given all others, in the order of the factor; and what the
+  // present codes lose against them.
+  void load_targets(const RoundingMatrix::Group& group, const std::int64_t* rows, std::int64_t count) {
+    float* free = gathered_.mut<float>();  // [count][size]
+    const std::int64_t m = group.size;
+    if (!group.whole) {
+      float* slopes = feedback_.mut<float>();
+      for (std::int64_t r = 0; r < count; ++r)
+        std::copy_n(slopes_.as<float>() + rows[r] * shape_.cols + group.begin, m, slopes + r * m);
+      multiply(slopes, m, group.inverse, free, m, count, m, m);
+    }
+    std::fill_n(target_.mut<float>(), m * kBatch, 0.0f);
+    std::fill_n(present_, kBatch, 0.0f);
+    for (std::int64_t r = 0; r < count; ++r) {
+      point_at(rows[r]);
+      double gain = 0;
+      for (std::int64_t i = 0; i < m; ++i) {
+        const float v = group.whole ? row_.error[i] : free[r * m + i];
+        gain += static_cast<double>(v) * static_cast<double>(row_.slope[group.begin + i]);
+      }
+      present_[r] = static_cast<float>(gain);
+      for (std::int64_t i = 0; i < m; ++i) {
+        const std::int64_t c = group.order[static_cast<std::size_t>(i)], j = group.begin + c;
+        target_.mut<float>()[i * kBatch + r] =
+            group.whole ? row_.weight[j] : row_.weight[j] - row_.error[j] + free[r * m + c];
+      }
+    }
+  }
 
-  // The least-squares scale of best_level_, where it helps after rounding.
+  void try_once(const RoundingMatrix::Group& group, std::int64_t count, std::size_t trial, float* loss) {
+    float scale[kBatch], zero[kBatch];
+    for (std::int64_t r = 0; r < kBatch; ++r) {
+      const RoundingTrial* t = r < count ? &trials_[static_cast<std::size_t>(r)][trial] : nullptr;
+      scale[r] = t != nullptr ? t->scale : 1.0f;
+      zero[r] = t != nullptr ? t->zero : 0.0f;
+      loss[r] = 0;
+    }
+    for (std::int64_t i = 0; i < std::min(group.size, kGptqColumns); ++i) {
+      std::copy_n(scale, kBatch, scale_.mut<float>() + i * kBatch);
+      std::copy_n(zero, kBatch, zero_.mut<float>() + i * kBatch);
+    }
+    GptqBlock block;
+    block.ladder = table_.get();
+    block.scale = scale_.as<float>();
+    block.zero = zero_.as<float>();
+    block.upper_stride = group.size;
+    block.feedback = feedback_.mut<float>();
+    block.loss = loss;
+    for (std::int64_t at = 0, b = 0; at < group.size; at += kGptqColumns, ++b) {
+      block.columns = std::min(kGptqColumns, group.size - at);
+      block.weight = target_.as<float>() + at * kBatch;
+      block.level = level_.mut<float>() + at * kBatch;
+      block.error = error_.mut<float>() + at * kBatch;
+      block.upper = group.upper.data() + at * group.size + at;
+      block.pivot = group.pivot.data() + at;
+      std::fill_n(block.feedback, block.columns * kBatch, 0.0f);
+      if (at > 0) {
+        multiply(gathered_.as<float>(), group.size, group.above[static_cast<std::size_t>(b)],
+                 sums_.mut<float>(), kGptqColumns, count, at, block.columns);
+        for (std::int64_t j = 0; j < block.columns; ++j)
+          for (std::int64_t r = 0; r < count; ++r)
+            block.feedback[j * kBatch + r] = sums_.as<float>()[r * kGptqColumns + j];
+      }
+      PARE_SIMD_PICK(gptq_block)(block);
+      for (std::int64_t r = 0; r < count && at + block.columns < group.size; ++r)
+        for (std::int64_t j = 0; j < block.columns; ++j)
+          gathered_.mut<float>()[r * group.size + at + j] = block.error[j * kBatch + r];
+    }
+  }
+
+  // Takes the best trial of row r of the batch over, with the best scale for its codes.
+  void settle(const RoundingMatrix::Group& group, std::int64_t r, std::int64_t index, bool found,
+              RoundingTrial chosen, float loss) {
+    float *target = row_target_.mut<float>(), *level = row_level_.mut<float>();
+    for (std::int64_t i = 0; i < group.size; ++i) {
+      const std::int64_t c = group.order[static_cast<std::size_t>(i)];
+      target[c] = target_.as<float>()[i * kBatch + r];
+      level[c] = found ? best_level_.as<float>()[i * kBatch + r] : row_.level[group.begin + c];
+    }
+    // Where no trial helped, the present codes may still want another scale.
+    if (!found) chosen = {row_.scale[index], row_.zero[index]};
+    const RoundingGroup columns = {group.begin, group.size};
+    if (options_.scales && format_.scales != DType::kE8M0) found = refit(columns, chosen, loss) || found;
+    if (found) PARE_SIMD_PICK(rounding_accept)(row_, columns, chosen, level);
+  }
+
+  // The least-squares scale of the levels, where it helps after rounding.
   bool refit(const RoundingGroup& group, RoundingTrial& chosen, float loss) {
     float ht = 0, hl = 0;
-    PARE_SIMD_PICK(rounding_refit)(row_, group, target_.data(), best_level_.data(), &ht, &hl);
+    PARE_SIMD_PICK(rounding_refit)(row_, group, row_target_.as<float>(), row_level_.as<float>(), &ht, &hl);
     if (!(hl > 0)) return false;
     const double best = static_cast<double>(ht) / static_cast<double>(hl);
     if (!std::isnormal(best) || (best > 0) != (chosen.scale > 0)) return false;
-    const float scale = round_scale(format_, best, global_);
+    const float scale = round_scale(format_, best, grid_->global);
     if (!std::isnormal(scale) || scale == chosen.scale) return false;
     const auto above = [&](float s) {  // what the scale adds to the least loss of these codes
       const double off = static_cast<double>(s) - best;
@@ -217,10 +339,16 @@ class Chunk {
   const RoundingOptions& options_;
   LadderTable table_;
   RoundingRow row_;
-  float global_ = 1;
-  Tensor errors_, slopes_;
-  std::vector<float> zeros_, target_, level_, best_level_, room_;
-  std::vector<RoundingTrial> trials_;
+  const float* weight_ = nullptr;
+  float* levels_ = nullptr;
+  Grid* grid_ = nullptr;
+  std::int64_t first_ = 0, widest_ = 1;
+  Tensor errors_, slopes_;                                                           // [kChunk][cols]
+  Tensor target_, level_, best_level_, scale_, zero_, error_, feedback_, gathered_;  // [widest][kBatch]
+  Tensor row_target_, row_level_, room_, sums_;
+  float present_[kBatch] = {};
+  std::vector<float> zeros_;
+  std::vector<std::vector<RoundingTrial>> trials_;  // by row of the batch
 };
 
 }  // namespace
@@ -276,13 +404,22 @@ RoundingMatrix::RoundingMatrix(const float* gram, const GridFormat& format, cons
         g.pivot.push_back(pivot * pivot);
         for (std::int64_t k = 0; k <= j; ++k) g.upper[static_cast<std::size_t>(k * m + j)] /= pivot;
       }
+      g.above.resize(static_cast<std::size_t>((m + kGptqColumns - 1) / kGptqColumns));
+      for (std::int64_t k = kGptqColumns, block = 1; k < m; k += kGptqColumns, ++block) {
+        Tensor& packed = g.above[static_cast<std::size_t>(block)];
+        const std::int64_t columns = std::min(kGptqColumns, m - k);
+        packed = Tensor::allocate(DType::kF32, {packed_b_floats(k, columns)});
+        pack_b(g.upper.data() + k, m, 1, k, columns, packed.mut<float>());
+      }
       if (g.whole) continue;
       std::vector<double> inverse(static_cast<std::size_t>(m * m));
       for (std::int64_t a = 0; a < m; ++a)
         for (std::int64_t b = 0; b < m; ++b)
           inverse[static_cast<std::size_t>(a * m + b)] = static_cast<double>(at(a, b));
       if (!invert_spd(inverse.data(), m)) usable = false;
-      g.inverse.assign(inverse.begin(), inverse.end());
+      const std::vector<float> narrow(inverse.begin(), inverse.end());
+      g.inverse = Tensor::allocate(DType::kF32, {packed_b_floats(m, m)});
+      pack_b(narrow.data(), m, 1, m, m, g.inverse.mut<float>());
     }
   });
   usable_ = usable;

@@ -16,6 +16,7 @@
 
 #include <vector>
 
+#include "engine/base/tensor.h"
 #include "quant/grid.h"
 
 namespace pare::quant {
@@ -38,8 +39,10 @@ class RoundingMatrix {
   struct Group {
     std::int64_t begin = 0, size = 0;
     bool whole = false;
-    std::vector<float> inverse, upper, pivot;  // rounding_simd.h
-    std::vector<std::int32_t> order;
+    std::vector<std::int32_t> order;  // by descending diagonal
+    std::vector<float> upper, pivot;  // in `order`: R_ij / R_jj of the group's block of G, and R_jj^2
+    Tensor inverse;                   // of the block, packed for products; none when whole
+    std::vector<Tensor> above;        // the factor above each further kGptqColumns columns, packed
   };
   const std::vector<float>& gram() const { return gram_; }
   const std::vector<std::int32_t>& group_of() const { return group_of_; }

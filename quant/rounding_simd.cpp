@@ -8,6 +8,7 @@ using quant::RoundingRow;
 using quant::RoundingTrial;
 
 constexpr int kSumLanes = 16;
+constexpr float kNever = 3e38f;  // costs more than anything
 
 // y += a x
 PARE_INLINE void add_scaled(float a, const float* x, float* y, std::int64_t n) {
@@ -60,7 +61,6 @@ struct Steps {
   float *up, *up_cost, *down, *down_cost;
 
   void fill(const RoundingRow& row) const {
-    const float kNever = 3e38f;
     for (std::int64_t j = 0; j < row.n; ++j) {
       const float scale = row.scale[row.group[j]], zero = row.zero[row.group[j]];
       const float level = row.level[j];
@@ -78,8 +78,9 @@ struct Steps {
   void price(const RoundingRow& row) const {
     for (std::int64_t j = 0; j < row.n; ++j) {
       const float diagonal = row.gram[j * row.n + j];
-      up_cost[j] = up_cost[j] >= 3e38f ? up_cost[j] : up[j] * (2 * row.slope[j] + up[j] * diagonal);
-      down_cost[j] = down_cost[j] >= 3e38f ? down_cost[j] : down[j] * (2 * row.slope[j] + down[j] * diagonal);
+      up_cost[j] = up_cost[j] >= kNever ? up_cost[j] : up[j] * (2 * row.slope[j] + up[j] * diagonal);
+      down_cost[j] =
+          down_cost[j] >= kNever ? down_cost[j] : down[j] * (2 * row.slope[j] + down[j] * diagonal);
     }
   }
 };
@@ -87,7 +88,7 @@ struct Steps {
 // The least of cost[j] + 2 e step[j] gram[j] over both directions.
 PARE_INLINE float least_partner(const Steps& s, const float* gram, float e, std::int64_t n) {
   float lane[kSumLanes];
-  for (float& v : lane) v = 3e38f;
+  for (float& v : lane) v = kNever;
   const float twice = 2 * e;
   std::int64_t j = 0;
   for (; j + kSumLanes <= n; j += kSumLanes)
@@ -123,71 +124,42 @@ std::int64_t rounding_pairs(const RoundingRow& row) {
   const Steps s = {row.room, row.room + n, row.room + 2 * n, row.room + 3 * n};
   s.fill(row);
   std::int64_t found = 0;
-  for (std::int64_t i = 0; i < n; ++i)
-    for (const int way : {1, -1}) {
-      const float e = way > 0 ? s.up[i] : s.down[i], cost = way > 0 ? s.up_cost[i] : s.down_cost[i];
-      if (cost >= 3e38f) continue;
-      const float* gram = row.gram + i * n;
-      // i itself is no partner.
-      const float own_up = s.up_cost[i], own_down = s.down_cost[i];
-      s.up_cost[i] = s.down_cost[i] = 3e38f;
-      const float least = least_partner(s, gram, e, n);
-      std::int64_t partner = -1;
-      int partner_way = 0;
-      // A gain below the rounding of the sums is none.
-      if (least + cost < -1e-5f * (cost > 0 ? cost : -cost)) {
-        const float twice = 2 * e;
-        for (std::int64_t j = 0; j < n && partner < 0; ++j) {
-          const float cross = twice * gram[j];
-          if (std::fma(cross, s.up[j], s.up_cost[j]) == least)
-            partner = j, partner_way = 1;
-          else if (std::fma(cross, s.down[j], s.down_cost[j]) == least)
-            partner = j, partner_way = -1;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const int way = s.up_cost[i] <= s.down_cost[i] ? 1 : -1;
+    const float e = way > 0 ? s.up[i] : s.down[i], cost = way > 0 ? s.up_cost[i] : s.down_cost[i];
+    const float* gram = row.gram + i * n;
+    // A step that costs more than this share of what it costs at a perfect start is left to its partners.
+    constexpr float kPromising = 0.5f;
+    if (!(cost < kPromising * (e * e * gram[i]))) continue;
+    // i itself is no partner.
+    const float own_up = s.up_cost[i], own_down = s.down_cost[i];
+    s.up_cost[i] = s.down_cost[i] = kNever;
+    const float least = least_partner(s, gram, e, n);
+    std::int64_t partner = -1;
+    int partner_way = 0;
+    // A gain below the rounding of the sums is none.
+    if (least + cost < -1e-5f * (cost > 0 ? cost : -cost)) {
+      const float twice = 2 * e;
+      for (std::int64_t j = 0; j < n && partner < 0; ++j) {
+        const float cross = twice * gram[j];
+        if (std::fma(cross, s.up[j], s.up_cost[j]) == least) {
+          partner = j;
+          partner_way = 1;
+        } else if (std::fma(cross, s.down[j], s.down_cost[j]) == least) {
+          partner = j;
+          partner_way = -1;
         }
       }
-      s.up_cost[i] = own_up;
-      s.down_cost[i] = own_down;
-      if (partner < 0) continue;
-      step(row, i, way);
-      step(row, partner, partner_way);
-      ++found;
-      s.fill(row);
-      break;
     }
+    s.up_cost[i] = own_up;
+    s.down_cost[i] = own_down;
+    if (partner < 0) continue;
+    step(row, i, way);
+    step(row, partner, partner_way);
+    ++found;
+    s.fill(row);
+  }
   return found;
-}
-
-float rounding_target(const RoundingRow& row, const RoundingGroup& group, float* target) {
-  const float *slope = row.slope + group.begin, *error = row.error + group.begin,
-              *weight = row.weight + group.begin;
-  if (group.whole) {
-    for (std::int64_t i = 0; i < group.size; ++i) target[i] = weight[i];
-    return dot(error, slope, group.size);
-  }
-  for (std::int64_t i = 0; i < group.size; ++i) target[i] = 0;
-  for (std::int64_t i = 0; i < group.size; ++i)
-    add_scaled(slope[i], group.inverse + i * group.size, target, group.size);
-  const float gain = dot(target, slope, group.size);
-  for (std::int64_t i = 0; i < group.size; ++i) target[i] += weight[i] - error[i];
-  return gain;
-}
-
-float rounding_trial(const RoundingRow& row, const RoundingGroup& group, const float* target,
-                     const RoundingTrial& trial, float limit, float* level, float* room) {
-  const std::int64_t size = group.size;
-  for (std::int64_t i = 0; i < size; ++i) room[i] = 0;  // feedback, in order
-  float loss = 0;
-  for (std::int64_t i = 0; i < size; ++i) {
-    const std::int32_t c = group.order[i];
-    const float rounded = row.ladder.round((target[c] + room[i]) / trial.scale, trial.zero);
-    level[c] = rounded;
-    const float error = target[c] - rounded * trial.scale;
-    const float left = error + room[i];
-    loss = std::fma(group.pivot[i] * left, left, loss);
-    if (!(loss < limit)) return loss;
-    add_scaled(error, group.upper + i * size + i + 1, room + i + 1, size - i - 1);
-  }
-  return loss;
 }
 
 void rounding_refit(const RoundingRow& row, const RoundingGroup& group, const float* target,

@@ -24,14 +24,9 @@ struct RoundingRow {
   float* room = nullptr;                // [4 n]
 };
 
-// What one group needs: the block of the matrix on its own.
+// The columns of one group.
 struct RoundingGroup {
   std::int64_t begin = 0, size = 0;
-  bool whole = false;              // it is the whole row: the target is the weight itself
-  const float* inverse = nullptr;  // [size][size]: inverse of the block; none when whole
-  const float* upper = nullptr;    // [size][size]: R_ij / R_jj of the block, in `order`
-  const float* pivot = nullptr;    // [size]: R_jj^2
-  const std::int32_t* order = nullptr;
 };
 
 // A scale (and zero point) to try for a group.
@@ -45,18 +40,9 @@ namespace pare {
 
 // One code after the other to its best value, the others fixed. Returns how many moved.
 PARE_SIMD_DECLARE(std::int64_t rounding_sweep(const ::pare::quant::RoundingRow& row))
-// Two codes at once, each by one step, where that helps and neither helps alone. Returns how many pairs.
+// Two codes at once, each by one step, where that helps and neither helps alone: the first a code whose step
+// costs little, the second any. Returns how many pairs.
 PARE_SIMD_DECLARE(std::int64_t rounding_pairs(const ::pare::quant::RoundingRow& row))
-// The best values that the group's columns could have if they were free, into `target` [size]; returns what
-// the loss would fall by.
-PARE_SIMD_DECLARE(float rounding_target(const ::pare::quant::RoundingRow& row,
-                                        const ::pare::quant::RoundingGroup& group, float* target))
-// Levels of the group for a trial by nearest plane; returns how far above the free optimum the loss is, or
-// anything not below `limit` as soon as it is clear. room: [size].
-PARE_SIMD_DECLARE(float rounding_trial(const ::pare::quant::RoundingRow& row,
-                                       const ::pare::quant::RoundingGroup& group, const float* target,
-                                       const ::pare::quant::RoundingTrial& trial, float limit, float* level,
-                                       float* room))
 // h = (block of the matrix) level; `ht` = h target, `hl` = h level: the best scale for the levels is ht / hl.
 PARE_SIMD_DECLARE(void rounding_refit(const ::pare::quant::RoundingRow& row,
                                       const ::pare::quant::RoundingGroup& group, const float* target,

@@ -1,6 +1,7 @@
 // One layer method on weights and second moments from files, timed: what gptq_vs_torch.py compares with.
 //
-//   layer_file_bench FOLDER FORMAT METHOD REPEATS [THREADS]
+//   layer_file_bench FOLDER FORMAT METHOD REPEATS [THREADS [damp=0.01] [ridge=0.01] [stop=0.001] [sweeps=12]
+//   [pairs=1] [scales=1]]
 //
 // For every NAME.weight.npy (float32 [out, in]) of FOLDER with NAME.gram.npy (float32 [in, in], E[x x^T]) and
 // perhaps NAME.held.npy (the same of other samples), writes NAME.METHOD.npy: the quantized weight. METHOD is
@@ -35,9 +36,21 @@ Gram read_gram(const std::string& path) {
   return gram;
 }
 
+void set_option(quant::LayerOptions& options, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const std::string key = text.substr(0, equals);
+  const double value = std::stod(text.substr(equals + 1));
+  if (key == "damp") options.damp = value;
+  if (key == "ridge") options.rounding.ridge = value;
+  if (key == "stop") options.rounding.stop = value;
+  if (key == "sweeps") options.rounding.sweeps = static_cast<int>(value);
+  if (key == "pairs") options.rounding.pairs = value != 0;
+  if (key == "scales") options.rounding.scales = value != 0;
+}
+
 int run(int argc, char** argv) {
   if (argc < 5) {
-    fmt::print(stderr, "usage: layer_file_bench FOLDER FORMAT METHOD REPEATS [THREADS]\n");
+    fmt::print(stderr, "usage: layer_file_bench FOLDER FORMAT METHOD REPEATS [THREADS [KEY=NUMBER...]]\n");
     return 2;
   }
   const std::string folder = argv[1], suffix = ".weight.npy";
@@ -65,6 +78,7 @@ int run(int argc, char** argv) {
     problem.held_out = &held;
     problem.format = bench::grid_format(argv[2]);
     quant::LayerOptions options;
+    for (int i = 6; i < argc; ++i) set_option(options, argv[i]);
     const bool amax = std::string(argv[3]) == "gptq_amax";
     options.method = amax ? "gptq" : argv[3];
     quant::LayerSolution s;
