@@ -118,12 +118,19 @@ void SearchBatch::for_tiles(const Body& body) {
                     std::min(kTileRows, rows_ - i)});
 }
 
-void SearchBatch::sums(const SearchCodec& codec, const SearchLanes* lanes, int count, bool exact,
+void SearchBatch::sums(const SearchCodec& codec, const SearchLanes* lanes, int count, SearchPass pass,
                        SearchSums* sums) {
-  std::fill_n(sums, count, SearchSums{});
   const auto kernel = PARE_SIMD_PICK(search_sums);
-  for_tiles([&](const SearchTile& tile) { kernel(tile, codec, lanes, count, exact, sums); });
-  for (int c = 0; long_ && c < count; ++c) join(sums[c].ee), join(sums[c].ed), join(sums[c].dd);
+  bool fresh = true;
+  for_tiles([&](const SearchTile& tile) {
+    kernel(tile, codec, lanes, count, pass, fresh, sums);
+    fresh = false;
+  });
+  for (int c = 0; long_ && c < count; ++c) {
+    if (pass != SearchPass::kProjection) join(sums[c].ee);
+    join(sums[c].ed);
+    join(sums[c].dd);
+  }
 }
 
 void SearchBatch::errors(const SearchCodec& codec, const SearchLanes* lanes, int count, double* errors) {

@@ -41,7 +41,7 @@ class SearchBatch {
   // What turns a lane's errors into those of the weights as they are.
   double unit(int lane) const { return back_[lane] * back_[lane] * h_back_[lane]; }
 
-  void sums(const SearchCodec& codec, const SearchLanes* lanes, int count, bool exact, SearchSums* sums);
+  void sums(const SearchCodec& codec, const SearchLanes* lanes, int count, SearchPass pass, SearchSums* sums);
   void errors(const SearchCodec& codec, const SearchLanes* lanes, int count, double* errors);
   void clipped(const float* edge, double* errors);
   // Sum of h x x, of h x, of h.

@@ -180,8 +180,9 @@ void LaneSearch::try_lanes(Trial& trial, SearchLanes* lanes, int count, const do
       lanes[k].low[l] = static_cast<float>(lowest_ - zeros[l]);
       lanes[k].high[l] = static_cast<float>(largest_ - zeros[l]);
     }
-  trial.batch.sums(codec_, lanes, count, false, sums);
-  PARE_SIMD_PICK(search_keep)(lanes, sums, count, zeros, &trial.kept);
+  const SearchPass pass = careful() ? SearchPass::kQuotient : SearchPass::kProjection;
+  trial.batch.sums(codec_, lanes, count, pass, sums);
+  PARE_SIMD_PICK(search_keep)(lanes, sums, count, pass, zeros, &trial.kept);
 }
 
 void LaneSearch::try_powers(Trial& trial, const double* first, const double* ratio, int count,
@@ -223,7 +224,7 @@ void LaneSearch::offer(Trial& trial, double* scales, const double* zeros) const 
   SearchLanes lanes;
   fill(trial.batch, rounded, zeros, lanes);
   SearchSums sums;
-  trial.batch.sums(codec_, &lanes, 1, true, &sums);
+  trial.batch.sums(codec_, &lanes, 1, SearchPass::kExact, &sums);
   for (int l = 0; l < kLanes; ++l) {
     const double shift = sums.dd[l] > 0 ? sums.ed[l] / sums.dd[l] : 0;
     scales[l] = static_cast<double>(lanes.scale[l]) + shift;

@@ -39,7 +39,7 @@ PARE_INLINE F32 steps(F32 quotient, F32 low, F32 high, F32 smallest, F32 magic) 
 }
 
 // Sums of one candidate over a tile, for the lanes [v, v + F32::kLanes).
-template <bool kInteger, bool kWeighted, bool kExact, bool kMoments>
+template <bool kInteger, bool kWeighted, SearchPass kPass, bool kMoments>
 PARE_INLINE void one_pass(const SearchTile& tile, const SearchCodec& codec, const SearchLanes& lanes, int v,
                           F32& ee, F32& ed, F32& dd) {
   const F32 scale = F32::load(lanes.scale + v), low = F32::load(lanes.low + v),
@@ -51,40 +51,53 @@ PARE_INLINE void one_pass(const SearchTile& tile, const SearchCodec& codec, cons
   const float* h = kWeighted ? tile.h + v : nullptr;
   for (std::int64_t i = 0; i < tile.rows; ++i, x += kLanes) {
     const F32 value = F32::load(x);
-    const F32 d = steps<kInteger>(kExact ? value / scale : value * inverse, low, high, smallest, magic);
-    const F32 e = value - d * scale;
-    F32 he = e, hd = d;
+    const F32 quotient = kPass == SearchPass::kExact ? value / scale : value * inverse;
+    const F32 d = steps<kInteger>(quotient, low, high, smallest, magic);
+    F32 e = value, hd = d;
+    if constexpr (kPass != SearchPass::kProjection) e = value - d * scale;
+    F32 he = e;
     if constexpr (kWeighted) {
       const F32 weight = F32::load(h);
-      he = e * weight;
+      if constexpr (kPass != SearchPass::kProjection) he = e * weight;
       if constexpr (kMoments) hd = d * weight;
       h += kLanes;
     }
-    ee = ee + he * e;
+    if constexpr (kPass != SearchPass::kProjection) ee = ee + he * e;
     if constexpr (kMoments) {
-      ed = ed + he * d;
+      ed = ed + hd * e;
       dd = dd + hd * d;
     }
   }
 }
 
-PARE_INLINE void add(F32 sums, double* into) {
+PARE_INLINE void add(F32 sums, double* into, bool fresh = false) {
   float lane[F32::kLanes];
   sums.store(lane);
-  for (int i = 0; i < F32::kLanes; ++i) into[i] += static_cast<double>(lane[i]);
+  for (int i = 0; i < F32::kLanes; ++i) into[i] = (fresh ? 0.0 : into[i]) + static_cast<double>(lane[i]);
 }
 
-template <bool kInteger, bool kWeighted, bool kExact>
+template <bool kInteger, bool kWeighted, SearchPass kPass>
 void moments(const SearchTile& tile, const SearchCodec& codec, const SearchLanes* lanes, int count,
-             SearchSums* sums) {
+             bool fresh, SearchSums* sums) {
   for (int c = 0; c < count; ++c)
     for (int v = 0; v < kLanes; v += F32::kLanes) {
       F32 ee, ed, dd;
-      one_pass<kInteger, kWeighted, kExact, true>(tile, codec, lanes[c], v, ee, ed, dd);
-      add(ee, sums[c].ee + v);
-      add(ed, sums[c].ed + v);
-      add(dd, sums[c].dd + v);
+      one_pass<kInteger, kWeighted, kPass, true>(tile, codec, lanes[c], v, ee, ed, dd);
+      if (kPass != SearchPass::kProjection) add(ee, sums[c].ee + v, fresh);
+      add(ed, sums[c].ed + v, fresh);
+      add(dd, sums[c].dd + v, fresh);
     }
+}
+
+template <bool kInteger, bool kWeighted>
+PARE_INLINE void moments_of(const SearchTile& tile, const SearchCodec& codec, const SearchLanes* lanes,
+                            int count, SearchPass pass, bool fresh, SearchSums* sums) {
+  if (pass == SearchPass::kExact)
+    moments<kInteger, kWeighted, SearchPass::kExact>(tile, codec, lanes, count, fresh, sums);
+  else if (pass == SearchPass::kQuotient)
+    moments<kInteger, kWeighted, SearchPass::kQuotient>(tile, codec, lanes, count, fresh, sums);
+  else
+    moments<kInteger, kWeighted, SearchPass::kProjection>(tile, codec, lanes, count, fresh, sums);
 }
 
 template <bool kInteger, bool kWeighted>
@@ -93,21 +106,60 @@ void errors_only(const SearchTile& tile, const SearchCodec& codec, const SearchL
   for (int c = 0; c < count; ++c)
     for (int v = 0; v < kLanes; v += F32::kLanes) {
       F32 ee, ed, dd;
-      one_pass<kInteger, kWeighted, true, false>(tile, codec, lanes[c], v, ee, ed, dd);
+      one_pass<kInteger, kWeighted, SearchPass::kExact, false>(tile, codec, lanes[c], v, ee, ed, dd);
       add(ee, errors + c * kLanes + v);
     }
+}
+
+template <bool kProjected>
+PARE_INLINE void keep(const SearchLanes& lanes, const SearchSums& sum, const double* zeros,
+                      SearchKept* kept) {
+  double* __restrict score0 = kept->score[0];
+  double* __restrict score1 = kept->score[1];
+  double* __restrict scale0 = kept->scale[0];
+  double* __restrict scale1 = kept->scale[1];
+  double* __restrict zero0 = kept->zero[0];
+  double* __restrict zero1 = kept->zero[1];
+  for (int l = 0; l < kLanes; ++l) {
+    const double best = sum.ed[l] / sum.dd[l];  // 0 / 0 where all codes are 0: NaN is less than nothing
+    const double z = zeros[l];
+    double e = -(sum.ed[l] * best), s = best;
+    if constexpr (!kProjected) {
+      e += sum.ee[l];
+      s += static_cast<double>(lanes.scale[l]);
+    }
+    const double e0 = score0[l], e1 = score1[l], s0 = scale0[l], s1 = scale1[l], z0 = zero0[l], z1 = zero1[l];
+    const bool first = e < e0, second = e < e1;
+    score1[l] = first ? e0 : second ? e : e1;
+    scale1[l] = first ? s0 : second ? s : s1;
+    zero1[l] = first ? z0 : second ? z : z1;
+    score0[l] = first ? e : e0;
+    scale0[l] = first ? s : s0;
+    zero0[l] = first ? z : z0;
+  }
+  if constexpr (kProjected) return;
+  double* __restrict error = kept->error;
+  double* __restrict error_scale = kept->error_scale;
+  double* __restrict error_zero = kept->error_zero;
+  for (int l = 0; l < kLanes; ++l) {
+    const double e = error[l], s = error_scale[l], z = error_zero[l];
+    const bool least = sum.ee[l] < e;
+    error[l] = least ? sum.ee[l] : e;
+    error_scale[l] = least ? static_cast<double>(lanes.scale[l]) : s;
+    error_zero[l] = least ? zeros[l] : z;
+  }
 }
 
 }  // namespace
 
 void search_sums(const SearchTile& tile, const SearchCodec& codec, const SearchLanes* lanes, int count,
-                 bool exact, SearchSums* sums) {
-  const int which = (codec.is_integer ? 4 : 0) + (tile.h != nullptr ? 2 : 0) + (exact ? 1 : 0);
-  constexpr decltype(&moments<true, true, true>) kTable[] = {
-      moments<false, false, false>, moments<false, false, true>, moments<false, true, false>,
-      moments<false, true, true>,   moments<true, false, false>, moments<true, false, true>,
-      moments<true, true, false>,   moments<true, true, true>};
-  kTable[which](tile, codec, lanes, count, sums);
+                 SearchPass pass, bool fresh, SearchSums* sums) {
+  if (codec.is_integer)
+    (tile.h != nullptr ? moments_of<true, true> : moments_of<true, false>)(tile, codec, lanes, count, pass,
+                                                                           fresh, sums);
+  else
+    (tile.h != nullptr ? moments_of<false, true> : moments_of<false, false>)(tile, codec, lanes, count, pass,
+                                                                             fresh, sums);
 }
 
 void search_errors(const SearchTile& tile, const SearchCodec& codec, const SearchLanes* lanes, int count,
@@ -150,36 +202,13 @@ void search_moments(const SearchTile& tile, double* power, double* sum, double* 
   }
 }
 
-void search_keep(const SearchLanes* lanes, const SearchSums* sums, int count, const double* zeros,
-                 SearchKept* kept) {
-  double* __restrict score0 = kept->score[0];
-  double* __restrict score1 = kept->score[1];
-  double* __restrict scale0 = kept->scale[0];
-  double* __restrict scale1 = kept->scale[1];
-  double* __restrict zero0 = kept->zero[0];
-  double* __restrict zero1 = kept->zero[1];
-  double* __restrict error = kept->error;
-  double* __restrict error_scale = kept->error_scale;
-  double* __restrict error_zero = kept->error_zero;
-  for (int c = 0; c < count; ++c) {
-    const SearchSums& sum = sums[c];
-    for (int l = 0; l < kLanes; ++l) {
-      const double shift = sum.ed[l] / sum.dd[l];      // 0 / 0 where all codes are 0:
-      const double e = sum.ee[l] - sum.ed[l] * shift;  // NaN is less than nothing
-      const double s = static_cast<double>(lanes[c].scale[l]) + shift, z = zeros[l];
-      const bool first = e < score0[l], second = e < score1[l];
-      score1[l] = first ? score0[l] : second ? e : score1[l];
-      scale1[l] = first ? scale0[l] : second ? s : scale1[l];
-      zero1[l] = first ? zero0[l] : second ? z : zero1[l];
-      score0[l] = first ? e : score0[l];
-      scale0[l] = first ? s : scale0[l];
-      zero0[l] = first ? z : zero0[l];
-      const bool least = sum.ee[l] < error[l];
-      error[l] = least ? sum.ee[l] : error[l];
-      error_scale[l] = least ? static_cast<double>(lanes[c].scale[l]) : error_scale[l];
-      error_zero[l] = least ? z : error_zero[l];
-    }
-  }
+void search_keep(const SearchLanes* lanes, const SearchSums* sums, int count, SearchPass pass,
+                 const double* zeros, SearchKept* kept) {
+  for (int c = 0; c < count; ++c)
+    if (pass == SearchPass::kProjection)
+      keep<true>(lanes[c], sums[c], zeros, kept);
+    else
+      keep<false>(lanes[c], sums[c], zeros, kept);
 }
 
 void search_round(SearchRound type, bool positive, float limit, const double* scales, const double* back,
@@ -200,11 +229,22 @@ void search_round(SearchRound type, bool positive, float limit, const double* sc
 }
 
 void search_gather(const float* const* lines, const std::int64_t* n, std::int64_t rows, float* out) {
-  std::int64_t whole = rows;
+  std::int64_t whole = rows, i = 0;
   for (int l = 0; l < kLanes; ++l) whole = n[l] < whole ? n[l] : whole;
-  for (std::int64_t i = 0; i < whole; ++i)
+#if defined(__SSE2__)
+  for (; i + 4 <= whole; i += 4) PARE_UNROLL for (int l = 0; l < kLanes; l += 4) {
+      __m128 a = _mm_loadu_ps(lines[l] + i), b = _mm_loadu_ps(lines[l + 1] + i);
+      __m128 c = _mm_loadu_ps(lines[l + 2] + i), d = _mm_loadu_ps(lines[l + 3] + i);
+      _MM_TRANSPOSE4_PS(a, b, c, d);
+      _mm_storeu_ps(out + i * kLanes + l, a);
+      _mm_storeu_ps(out + (i + 1) * kLanes + l, b);
+      _mm_storeu_ps(out + (i + 2) * kLanes + l, c);
+      _mm_storeu_ps(out + (i + 3) * kLanes + l, d);
+    }
+#endif
+  for (; i < whole; ++i)
     for (int l = 0; l < kLanes; ++l) out[i * kLanes + l] = lines[l][i];
-  for (std::int64_t i = whole; i < rows; ++i)
+  for (; i < rows; ++i)
     for (int l = 0; l < kLanes; ++l) out[i * kLanes + l] = i < n[l] ? lines[l][i] : 0.0f;
 }
 

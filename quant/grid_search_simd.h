@@ -37,13 +37,19 @@ struct SearchLanes {
 // With d = steps(x / scale) and e = x - d * scale:
 struct SearchSums {
   alignas(64) double ee[kSearchLanes];  // sum of h e e
-  alignas(64) double ed[kSearchLanes];  // sum of h e d
+  alignas(64) double ed[kSearchLanes];  // sum of h e d; of a projection: of h x d
   alignas(64) double dd[kSearchLanes];  // sum of h d d
 };
+enum class SearchPass {
+  kExact,      // a true division, as encode() does
+  kQuotient,   // a product with 1 / scale
+  kProjection  // the same without ee, which is then the power of x less ed^2 / dd: good for few bits, as the
+               // difference of numbers that are not much larger than it
+};
 
-// Adds to sums[0, count). `exact`: a true division, as encode() does; else a product with 1 / scale.
+// sums[0, count), added to them unless `fresh`.
 PARE_SIMD_DECLARE(void search_sums(const SearchTile& tile, const SearchCodec& codec, const SearchLanes* lanes,
-                                   int count, bool exact, SearchSums* sums))
+                                   int count, SearchPass pass, bool fresh, SearchSums* sums))
 // Only ee, exact: errors[count][16].
 PARE_SIMD_DECLARE(void search_errors(const SearchTile& tile, const SearchCodec& codec,
                                      const SearchLanes* lanes, int count, double* errors))
@@ -63,8 +69,9 @@ struct SearchKept {
   // And the one of least ee.
   alignas(64) double error[kSearchLanes], error_scale[kSearchLanes], error_zero[kSearchLanes];
 };
+// Of projections only the order of the scores counts, and `error` is left alone.
 PARE_SIMD_DECLARE(void search_keep(const SearchLanes* lanes, const SearchSums* sums, int count,
-                                   const double* zeros, SearchKept* kept))
+                                   SearchPass pass, const double* zeros, SearchKept* kept))
 
 // scales[16] * back[16] in the type that is written, widened; `instead` where that is 0, denormal or above
 // `limit` (a finite number), or negative and `positive` is set.
