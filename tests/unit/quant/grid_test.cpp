@@ -1,11 +1,13 @@
 #include "quant/grid.h"
 
+#include <bit>
 #include <cmath>
 #include <random>
 
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
+#include "engine/base/isa.h"
 #include "engine/numeric/table.h"
 #include "quant/weight_rows.h"
 
@@ -93,6 +95,50 @@ TEST(Grid, ScalesAreWhatIsWritten) {
       EXPECT_EQ(format.scales == DType::kE4M3FN ? back * grid.global : back, grid.scales[i]);
     }
   }
+}
+
+// Kernels of every class against the scalar functions of the formats, for any float and any length.
+TEST(Grid, CodesEqualTheScalarFunctions) {
+  const Isa before = isa();
+  ThreadPool pool(1);
+  std::mt19937 random(3);
+  std::vector<float> w;
+  for (int i = 0; i < 3000; ++i) w.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+  for (int i = 0; i < 3000; ++i)
+    w.push_back(std::ldexp(static_cast<float>(random() % 257) - 128, static_cast<int>(random() % 24) - 20));
+  for (const float v : {0.0f, -0.0f, INFINITY, -INFINITY, 448.0f, 464.0f, 57344.0f, 61440.0f, 1e-45f})
+    w.push_back(v);
+  for (const DType type : {DType::kE4M3FN, DType::kE5M2, DType::kE2M1, DType::kI8, DType::kU8, DType::kI4,
+                           DType::kU4, DType::kI2, DType::kU2}) {
+    GridFormat format;
+    format.codes = type;
+    const FormatInfo& info = format_info(type);
+    for (const Isa level : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+      if (level > best_isa()) continue;
+      set_isa(level);
+      SCOPED_TRACE(std::string(name(type)) + " " + name(level));
+      for (std::int64_t at = 0, n = 1; at + n <= static_cast<std::int64_t>(w.size());
+           at += n, n = n % 67 + 1) {
+        Grid grid;
+        grid.scales = {1.5f};
+        std::vector<std::uint8_t> codes(static_cast<std::size_t>(n));
+        std::vector<float> back(codes.size());
+        encode(format, RowShape::whole(1, n), grid, w.data() + at, codes.data(), pool);
+        decode(format, RowShape::whole(1, n), grid, codes.data(), back.data(), pool);
+        for (std::int64_t i = 0; i < n; ++i) {
+          const float quotient = w[static_cast<std::size_t>(at + i)] / 1.5f;
+          std::uint8_t code = 0;
+          float value = 0;
+          info.encode(&quotient, &code, 1);
+          info.decode(&code, &value, 1);
+          ASSERT_EQ(codes[static_cast<std::size_t>(i)], code) << quotient;
+          const float expected = value * 1.5f, got = back[static_cast<std::size_t>(i)];
+          ASSERT_TRUE(got == expected || (std::isnan(got) && std::isnan(expected))) << quotient;
+        }
+      }
+    }
+  }
+  set_isa(before);
 }
 
 TEST(Grid, RefusesNan) {
