@@ -91,6 +91,13 @@ CalibrateResult run_calibration(Session& session, StateFeed& feed, const std::ve
   result.predicted_rss_bytes =
       peak_rss_bytes() + live_activation_bytes(session.graph(), batch) + 2 * batch_bytes(data, batch) +
       Collector::predicted_bytes(static_cast<std::int64_t>(values.size()), options.pool->threads());
+  for (const WatchedValue& watched : values) {
+    const Shape& shape = subgraph_at(session.graph(), watched.path).value(watched.id).shape;
+    if (watched.channel_histograms && watched.channel_axis >= 0 && watched.channel_axis < shape.rank())
+      result.predicted_rss_bytes +=
+          std::max<std::int64_t>(0, shape.dims[static_cast<std::size_t>(watched.channel_axis)].value) *
+          Collector::kChannelBytes;
+  }
 
   Collector collector(*options.pool);
   session.clear_watchers();
@@ -144,7 +151,8 @@ WatchableGraph lower_to_watch(const Graph& source, const std::vector<CalibratedV
     if (id == ValueId::kNone)
       fail(ErrorCode::kInternal, "'{}' was to be watched and was lowered away", label);
     const Value& to = subgraph_at(*result.lowered.graph, value.path).value(id);
-    result.watched.push_back({id, label, physical_axis(to, value.channel_axis), value.path});
+    result.watched.push_back(
+        {id, label, physical_axis(to, value.channel_axis), value.path, value.channel_histograms});
   }
   return result;
 }

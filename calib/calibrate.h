@@ -36,9 +36,10 @@ CalibrateResult calibrate(Session& session, const std::vector<WatchedValue>& val
                           const CalibrateOptions& options);
 
 struct CalibratedValue {
-  ValueId id;              // in the source graph
-  int channel_axis = -1;   // of the source's shape; -1: no maxima a channel
-  SubgraphPath path = {};  // where in the source
+  ValueId id;                       // in the source graph
+  int channel_axis = -1;            // of the source's shape; -1: no maxima a channel
+  SubgraphPath path = {};           // where in the source
+  bool channel_histograms = false;  // a histogram for each channel of channel_axis as well
 };
 
 // Lowered for this processor so that the values can be watched, and where they are then. `keep` of the

@@ -94,12 +94,13 @@ struct Collector::Counters {
 Collector::Collector(ThreadPool& pool) : pool_(pool) {}
 Collector::~Collector() = default;
 
-int Collector::add(const std::string& name, int channel_axis) {
+int Collector::add(const std::string& name, int channel_axis, bool channel_histograms) {
   for (const auto& slot : slots_)
     if (slot->stats.name == name) fail(ErrorCode::kUsage, "the tensor '{}' is watched twice", name);
   slots_.push_back(std::make_unique<Slot>());
   slots_.back()->stats.name = name;
   slots_.back()->channel_axis = channel_axis;
+  slots_.back()->channel_histograms = channel_histograms;
   return static_cast<int>(slots_.size()) - 1;
 }
 
@@ -109,7 +110,7 @@ void Collector::attach(Session& session, const std::vector<WatchedValue>& values
     if (type != DType::kUndefined && !is_float(type))
       fail(ErrorCode::kUsage, "'{}' is {}: only floating-point values are calibrated", watched.name,
            name(type));
-    const int index = add(watched.name, watched.channel_axis);
+    const int index = add(watched.name, watched.channel_axis, watched.channel_histograms);
     session.watch(watched.path, watched.id,
                   [this, index](ValueId, const TensorView& view) { collect(index, view); });
   }
@@ -138,6 +139,7 @@ void Collector::collect(int index, const TensorView& values) {
   }
   collect_floats(slot, floats, n);
   if (slot.channel_axis >= 0) count_channels(slot, floats, values.dims);
+  if (slot.channel_axis >= 0 && slot.channel_histograms) count_channel_histograms(slot, floats, values.dims);
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -226,6 +228,66 @@ void Collector::count_channels(Slot& slot, const float* values, const Dims& dims
                        const std::lock_guard lock(mutex);
                        for (std::size_t c = 0; c < largest.size(); ++c)
                          amax[c] = std::max(amax[c], std::bit_cast<float>(largest[c]));
+                     });
+}
+
+namespace {
+
+// All values of one channel in a tensor [outer, channels, inner].
+template <typename Visit>
+void each_of_channel(const float* values, std::int64_t outer, std::int64_t channels, std::int64_t inner,
+                     std::int64_t channel, const Visit& visit) {
+  for (std::int64_t o = 0; o < outer; ++o) {
+    const float* row = values + (o * channels + channel) * inner;
+    for (std::int64_t i = 0; i < inner; ++i) visit(row[i]);
+  }
+}
+
+void count_channel(ChannelStats& stats, const float* values, std::int64_t outer, std::int64_t channels,
+                   std::int64_t inner, std::int64_t channel) {
+  ValueCounts part;
+  part.total = static_cast<std::uint64_t>(outer * inner);
+  bool first = true;
+  each_of_channel(values, outer, channels, inner, channel, [&](float x) {
+    const std::uint32_t code = std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu;
+    if (code >= 0x7F800000u) {
+      part.nan += code > 0x7F800000u;
+      part.positive_inf += code == 0x7F800000u && x > 0;
+      part.negative_inf += code == 0x7F800000u && x < 0;
+      return;
+    }
+    part.zeros += code == 0;
+    part.min = first ? x : std::min(part.min, x);
+    part.max = first ? x : std::max(part.max, x);
+    first = false;
+  });
+  part.min += 0.0f;  // -0 is 0
+  part.max += 0.0f;
+  widen(stats, std::max(stats.exponent, width_exponent(part.amax(), kChannelBins)));
+  stats.add(part);
+  const float scale = std::ldexp(1.0f, -stats.exponent);
+  each_of_channel(values, outer, channels, inner, channel, [&](float x) {
+    const std::uint32_t code = std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu;
+    if (code == 0 || code >= 0x7F800000u) return;
+    ++stats.bins[static_cast<std::size_t>(static_cast<int>(std::fabs(x) * scale) +
+                                          (x < 0 ? kChannelBins : 0))];
+  });
+}
+
+}  // namespace
+
+// A channel is one thread's, so nothing is shared; neighbours go together, as they share cache lines where
+// channels lie last.
+void Collector::count_channel_histograms(Slot& slot, const float* values, const Dims& dims) {
+  const auto axis = static_cast<std::size_t>(slot.channel_axis);
+  const std::int64_t outer = product(dims, 0, axis), channels = dims[axis],
+                     inner = product(dims, axis + 1, dims.size());
+  std::vector<ChannelStats>& all = slot.stats.channels;
+  if (all.empty()) all.resize(static_cast<std::size_t>(channels));
+  pool_.parallel_for(channels, std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, outer * inner)),
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t c = begin; c < end; ++c)
+                         count_channel(all[static_cast<std::size_t>(c)], values, outer, channels, inner, c);
                      });
 }
 

@@ -27,6 +27,7 @@ struct WatchedValue {
   std::string name;        // what the statistics call it: Value::origin or Value::name
   int channel_axis = -1;   // of the value as it lies in memory; -1: no maxima a channel
   SubgraphPath path = {};  // where the value stands: all iterations count, a branch never taken is unseen
+  bool channel_histograms = false;  // a histogram for each channel as well
 };
 
 class Collector {
@@ -42,7 +43,7 @@ class Collector {
 
   // Without a session: a tensor to count, and values of it. float32 at full speed; float16, bfloat16 and
   // float64 (rounded to float32) are converted first.
-  int add(const std::string& name, int channel_axis = -1);
+  int add(const std::string& name, int channel_axis = -1, bool channel_histograms = false);
   void collect(int index, const TensorView& values);
 
   std::vector<TensorStats> stats() const;  // sorted by name
@@ -51,15 +52,18 @@ class Collector {
 
   // Bytes that counting `tensors` tensors takes, with `threads` threads.
   static std::int64_t predicted_bytes(std::int64_t tensors, int threads);
+  static constexpr std::int64_t kChannelBytes = 2 * kChannelBins * 8 + 128;  // a channel with its histogram
 
  private:
   struct Counters;
   struct Slot {
     TensorStats stats;
     int channel_axis = -1;
+    bool channel_histograms = false;
   };
   void collect_floats(Slot& slot, const float* values, std::int64_t n);
   void count_channels(Slot& slot, const float* values, const Dims& dims);
+  void count_channel_histograms(Slot& slot, const float* values, const Dims& dims);
   std::unique_ptr<Counters> borrow();
 
   ThreadPool& pool_;

@@ -38,7 +38,8 @@ void refuse_stale(const Statistics& statistics, const std::string& graph_hash, c
 void refuse_other_data(const Statistics& statistics, const DigestSum& data_hash, std::int64_t samples,
                        const std::string& file);
 
-// HDF5, format "pare statistics" version 1, little-endian, nothing compressed:
+// HDF5, format "pare statistics" version 1 (2 when a tensor has histograms a channel), little-endian, nothing
+// compressed:
 //   attributes  format, version, graph_hash, data_hash, samples, bins
 //   names u8 [bytes], name_ends u64 [T]     tensor t's name ends before byte name_ends[t]
 //   exponent i32 [T]                        the bins' width is 2^exponent
@@ -46,6 +47,9 @@ void refuse_other_data(const Statistics& statistics, const DigestSum& data_hash,
 //   counts u64 [T,5]                        total, zeros, NaN, +inf, -inf
 //   histogram u64 [T,2,4096]                positive, negative
 //   channel_ends u64 [T], channel_amax f32 [C]
+// and in version 2, H channels in all:
+//   channel_histogram_ends u64 [T], channel_exponent i32 [H], channel_range f32 [H,2], channel_counts u64
+//   [H,5], channel_histogram u64 [H,2,128]
 // Written atomically. Reading happens in a child process and checks everything, sums included; what is wrong
 // is Error kBadFile.
 void save_statistics(const Statistics& statistics, const std::string& path);

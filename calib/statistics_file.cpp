@@ -18,8 +18,8 @@ namespace pare {
 namespace {
 
 constexpr const char* kFormat = "pare statistics";
-constexpr std::int64_t kVersion = 1;
-constexpr int kSeconds = 120;  // of processor time for reading
+constexpr std::int64_t kVersion = 1, kVersionChannels = 2;  // the second with histograms a channel
+constexpr int kSeconds = 120;                               // of processor time for reading
 constexpr std::uint64_t kMaxTensors = 1u << 20;
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 36;
 
@@ -81,7 +81,15 @@ struct Tables {
   std::vector<std::uint64_t> name_ends, counts, histogram, channel_ends;
   std::vector<std::int32_t> exponent;
   std::vector<float> range, channel_amax;
+  std::vector<std::uint64_t> hist_ends, hist_counts, hist_bins;  // channels with histograms
+  std::vector<std::int32_t> hist_exponent;
+  std::vector<float> hist_range;
 };
+
+void put_counts(const ValueCounts& s, std::vector<float>& range, std::vector<std::uint64_t>& counts) {
+  range.insert(range.end(), {s.min, s.max});
+  counts.insert(counts.end(), {s.total, s.zeros, s.nan, s.positive_inf, s.negative_inf});
+}
 
 Tables tables_of(const Statistics& statistics) {
   Tables t;
@@ -89,11 +97,16 @@ Tables tables_of(const Statistics& statistics) {
     t.names += s.name;
     t.name_ends.push_back(t.names.size());
     t.exponent.push_back(s.exponent);
-    t.range.insert(t.range.end(), {s.min, s.max});
-    t.counts.insert(t.counts.end(), {s.total, s.zeros, s.nan, s.positive_inf, s.negative_inf});
+    put_counts(s, t.range, t.counts);
     t.histogram.insert(t.histogram.end(), s.bins.begin(), s.bins.end());
     t.channel_amax.insert(t.channel_amax.end(), s.channel_amax.begin(), s.channel_amax.end());
     t.channel_ends.push_back(t.channel_amax.size());
+    for (const ChannelStats& channel : s.channels) {
+      t.hist_exponent.push_back(channel.exponent);
+      put_counts(channel, t.hist_range, t.hist_counts);
+      t.hist_bins.insert(t.hist_bins.end(), channel.bins.begin(), channel.bins.end());
+    }
+    t.hist_ends.push_back(t.hist_exponent.size());
   }
   return t;
 }
@@ -165,6 +178,12 @@ std::string read_file(const std::string& path, std::uint64_t size) {
   read_array(file, {"histogram", 3, 8}, H5T_STD_U64LE, size, out);
   read_array(file, {"channel_ends", 1, 8}, H5T_STD_U64LE, size, out);
   read_array(file, {"channel_amax", 1, 4}, H5T_IEEE_F32LE, size, out);
+  if (H5Lexists(file, "channel_histogram", H5P_DEFAULT) <= 0) return out;
+  read_array(file, {"channel_histogram_ends", 1, 8}, H5T_STD_U64LE, size, out);
+  read_array(file, {"channel_exponent", 1, 4}, H5T_STD_I32LE, size, out);
+  read_array(file, {"channel_range", 2, 4}, H5T_IEEE_F32LE, size, out);
+  read_array(file, {"channel_counts", 2, 8}, H5T_STD_U64LE, size, out);
+  read_array(file, {"channel_histogram", 3, 8}, H5T_STD_U64LE, size, out);
   return out;
 }
 
@@ -182,9 +201,11 @@ std::string take_text(ByteReader& reader, const char* what) {
   return std::string(reader.take_text(reader.take_little_endian<std::uint64_t>(what), what));
 }
 
-void check_tensor(const TensorStats& s) {
+// Counts, range, width and bins of a tensor or of one channel.
+template <typename Stats>
+void check_histogram(const Stats& s, const std::string& name, int bins) {
   const auto wrong = [&](const char* why) {
-    fail(ErrorCode::kBadFile, "the statistics of '{}' contradict themselves: {}", s.name, why);
+    fail(ErrorCode::kBadFile, "the statistics of '{}' contradict themselves: {}", name, why);
   };
   std::uint64_t counted = s.nan;
   for (const std::uint64_t more : {s.positive_inf, s.negative_inf, s.zeros})
@@ -195,14 +216,69 @@ void check_tensor(const TensorStats& s) {
   if (!std::isfinite(s.min) || !std::isfinite(s.max) || s.min > s.max ||
       std::signbit(s.min + 0.0f) != (s.min < 0))
     wrong("the range");
-  if (s.exponent != width_exponent(s.amax())) wrong("the width of the bins");
-  const double width = s.width();
-  for (int b = 0; b < kBins; ++b) {
-    if (s.positive()[b] > 0 && b * width > s.max) wrong("a bin above the largest value");
-    if (s.negative()[b] > 0 && -b * width < s.min) wrong("a bin below the smallest value");
+  if (s.exponent != width_exponent(s.amax(), bins)) wrong("the width of the bins");
+  const double width = std::ldexp(1.0, s.exponent);
+  for (int b = 0; b < bins; ++b) {
+    if (s.bins[static_cast<std::size_t>(b)] > 0 && b * width > s.max) wrong("a bin above the largest value");
+    if (s.bins[static_cast<std::size_t>(b + bins)] > 0 && -b * width < s.min)
+      wrong("a bin below the smallest value");
   }
+}
+
+void check_tensor(const TensorStats& s) {
+  check_histogram(s, s.name, kBins);
+  const auto wrong = [&](const char* why) {
+    fail(ErrorCode::kBadFile, "the statistics of '{}' contradict themselves: {}", s.name, why);
+  };
   for (const float amax : s.channel_amax)
     if (!(amax >= 0 && amax <= s.amax())) wrong("a channel's largest value");
+  if (s.channels.empty()) return;
+  ValueCounts sum;
+  for (const ChannelStats& channel : s.channels) {
+    check_histogram(channel, s.name, kChannelBins);
+    if (channel.total > s.total || sum.total > s.total) wrong("the values of its channels");
+    sum.add(channel);
+  }
+  if (!(sum == static_cast<const ValueCounts&>(s))) wrong("its channels do not add up to it");
+}
+
+ValueCounts take_counts(const float* range, const std::uint64_t* counts) {
+  ValueCounts s;
+  s.min = range[0];
+  s.max = range[1];
+  s.total = counts[0];
+  s.zeros = counts[1];
+  s.nan = counts[2];
+  s.positive_inf = counts[3];
+  s.negative_inf = counts[4];
+  return s;
+}
+
+// Version 2 has one more group of tables: a histogram a channel.
+std::vector<std::vector<ChannelStats>> take_channels(ByteReader& reader, std::size_t tensors) {
+  std::vector<std::vector<ChannelStats>> all(tensors);
+  const auto ends = take_array<std::uint64_t>(reader, "channel_histogram_ends");
+  const auto exponent = take_array<std::int32_t>(reader, "channel_exponent");
+  const auto range = take_array<float>(reader, "channel_range");
+  const auto counts = take_array<std::uint64_t>(reader, "channel_counts");
+  const auto bins = take_array<std::uint64_t>(reader, "channel_histogram");
+  const std::size_t n = exponent.size();
+  if (ends.size() != tensors || range.size() != 2 * n || counts.size() != 5 * n ||
+      bins.size() != 2 * kChannelBins * n || (tensors > 0 && ends.back() != n) || (tensors == 0 && n > 0))
+    fail(ErrorCode::kBadFile, "the tables of channels do not fit together");
+  std::size_t c = 0;
+  for (std::size_t t = 0; t < tensors; ++t) {
+    if (ends[t] < c || ends[t] > n) fail(ErrorCode::kBadFile, "the tables of ends are damaged");
+    for (; c < ends[t]; ++c) {
+      ChannelStats channel;
+      static_cast<ValueCounts&>(channel) = take_counts(&range[2 * c], &counts[5 * c]);
+      channel.exponent = exponent[c];
+      const auto from = bins.begin() + static_cast<std::ptrdiff_t>(2 * kChannelBins * c);
+      channel.bins.assign(from, from + 2 * kChannelBins);
+      all[t].push_back(std::move(channel));
+    }
+  }
+  return all;
 }
 
 Statistics parse(const std::string& answer) {
@@ -214,9 +290,9 @@ Statistics parse(const std::string& answer) {
   const auto version = reader.take_little_endian<std::int64_t>("version");
   statistics.samples = reader.take_little_endian<std::int64_t>("samples");
   const auto bins = reader.take_little_endian<std::int64_t>("bins");
-  if (version != kVersion)
-    throw make_error(ErrorCode::kUnsupported, "statistics of version {}; this program knows {}", version,
-                     kVersion)
+  if (version != kVersion && version != kVersionChannels)
+    throw make_error(ErrorCode::kUnsupported, "statistics of version {}; this program knows {} and {}",
+                     version, kVersion, kVersionChannels)
         .hint("calibrate again");
   if (bins != kBins || statistics.samples < 0) fail(ErrorCode::kBadFile, "samples or bins are impossible");
   const std::string names = take_text(reader, "names");
@@ -232,6 +308,8 @@ Statistics parse(const std::string& answer) {
   if (exponent.size() != n || range.size() != 2 * n || counts.size() != 5 * n ||
       histogram.size() != 2 * kBins * n || channel_ends.size() != n)
     fail(ErrorCode::kBadFile, "the tables differ in their number of tensors");
+  std::vector<std::vector<ChannelStats>> channels(n);
+  if (version == kVersionChannels) channels = take_channels(reader, n);
   std::uint64_t name_from = 0, channel_from = 0;
   for (std::size_t i = 0; i < n; ++i) {
     if (name_ends[i] < name_from || name_ends[i] > names.size() || channel_ends[i] < channel_from ||
@@ -243,17 +321,12 @@ Statistics parse(const std::string& answer) {
     if (i > 0 && !(statistics.tensors.back().name < s.name))
       fail(ErrorCode::kBadFile, "the names are not sorted");
     s.exponent = exponent[i];
-    s.min = range[2 * i];
-    s.max = range[2 * i + 1];
-    s.total = counts[5 * i];
-    s.zeros = counts[5 * i + 1];
-    s.nan = counts[5 * i + 2];
-    s.positive_inf = counts[5 * i + 3];
-    s.negative_inf = counts[5 * i + 4];
+    static_cast<ValueCounts&>(s) = take_counts(&range[2 * i], &counts[5 * i]);
     s.bins.assign(histogram.begin() + static_cast<std::ptrdiff_t>(2 * kBins * i),
                   histogram.begin() + static_cast<std::ptrdiff_t>(2 * kBins * (i + 1)));
     s.channel_amax.assign(channel_amax.begin() + static_cast<std::ptrdiff_t>(channel_from),
                           channel_amax.begin() + static_cast<std::ptrdiff_t>(channel_ends[i]));
+    s.channels = std::move(channels[i]);
     check_tensor(s);
     name_from = name_ends[i];
     channel_from = channel_ends[i];
@@ -282,7 +355,8 @@ void save_statistics(const Statistics& statistics, const std::string& path) {
       const Handle file(H5Fcreate(target.temporary_path().c_str(), H5F_ACC_TRUNC, creation, access), H5Fclose,
                         kWriting, "creating the file");
       write_text_attribute(file, "format", kFormat);
-      write_number_attribute(file, "version", kVersion);
+      const hsize_t channels = t.hist_exponent.size();
+      write_number_attribute(file, "version", channels > 0 ? kVersionChannels : kVersion);
       write_text_attribute(file, "graph_hash", statistics.graph_hash);
       write_text_attribute(file, "data_hash", statistics.data_hash.hex());
       write_number_attribute(file, "samples", statistics.samples);
@@ -295,6 +369,14 @@ void save_statistics(const Statistics& statistics, const std::string& path) {
       write_array(file, "histogram", H5T_STD_U64LE, {n, 2, kBins}, t.histogram.data());
       write_array(file, "channel_ends", H5T_STD_U64LE, {n}, t.channel_ends.data());
       write_array(file, "channel_amax", H5T_IEEE_F32LE, {t.channel_amax.size()}, t.channel_amax.data());
+      if (channels > 0) {
+        write_array(file, "channel_histogram_ends", H5T_STD_U64LE, {n}, t.hist_ends.data());
+        write_array(file, "channel_exponent", H5T_STD_I32LE, {channels}, t.hist_exponent.data());
+        write_array(file, "channel_range", H5T_IEEE_F32LE, {channels, 2}, t.hist_range.data());
+        write_array(file, "channel_counts", H5T_STD_U64LE, {channels, 5}, t.hist_counts.data());
+        write_array(file, "channel_histogram", H5T_STD_U64LE, {channels, 2, kChannelBins},
+                    t.hist_bins.data());
+      }
       expect(H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0, kWriting, "writing (is the disk full?)");
     }
   });

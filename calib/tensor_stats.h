@@ -19,11 +19,13 @@
 namespace pare {
 
 inline constexpr int kBins = 4096;
-inline constexpr int kNarrowest = -126;  // exponent of the narrowest width
-inline constexpr int kWidest = 116;      // 4096 * 2^116 = 2^128 is above every float32
+inline constexpr int kChannelBins = 128;  // a side, of one channel
+inline constexpr int kNarrowest = -126;   // exponent of the narrowest width
+inline constexpr int kWidest = 116;       // 4096 * 2^116 = 2^128 is above every float32
 
-// The exponent of the width for a largest magnitude (finite, >= 0).
-int width_exponent(float largest);
+// The exponent of the width for a largest magnitude (finite, >= 0): the narrowest with which it falls into
+// one of `bins` (a power of two).
+int width_exponent(float largest, int bins = kBins);
 
 // All but the bins.
 struct ValueCounts {
@@ -38,11 +40,20 @@ struct ValueCounts {
   friend bool operator==(const ValueCounts&, const ValueCounts&) = default;
 };
 
+// The same for one channel, with fewer bins: 2 KB each.
+struct ChannelStats : ValueCounts {
+  int exponent = kNarrowest;
+  std::vector<std::uint64_t> bins = std::vector<std::uint64_t>(2 * kChannelBins);  // positive, then negative
+
+  friend bool operator==(const ChannelStats&, const ChannelStats&) = default;
+};
+
 struct TensorStats : ValueCounts {
   std::string name;
   int exponent = kNarrowest;
   std::vector<std::uint64_t> bins = std::vector<std::uint64_t>(2 * kBins);  // positive, then negative
-  std::vector<float> channel_amax;  // largest finite magnitude a channel; empty unless it was asked for
+  std::vector<float> channel_amax;     // largest finite magnitude a channel; empty unless it was asked for
+  std::vector<ChannelStats> channels;  // a histogram a channel; empty unless it was asked for
 
   const std::uint64_t* positive() const { return bins.data(); }
   const std::uint64_t* negative() const { return bins.data() + kBins; }
@@ -53,6 +64,12 @@ struct TensorStats : ValueCounts {
 
 // Makes the bins wider, to an exponent not below the present one.
 void widen(TensorStats& stats, int exponent);
+void widen(ChannelStats& stats, int exponent);
+
+// One channel's histogram as that of a tensor of its own, so that every method of ranges.h takes it: each bin
+// is spread evenly over 32 (the rest of the division over the first ones), up to the extreme. The name is
+// "NAME[channel]".
+TensorStats channel_stats(const TensorStats& stats, std::size_t channel);
 
 // Adds what another part of the data gave for the same tensor. Exact and commutative.
 // Error kUsage naming the tensor when the channels differ in number.

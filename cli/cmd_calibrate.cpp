@@ -29,6 +29,7 @@ class Calibrate final : public Command {
         .option("--samples", "N", samples_, "only the first N", "datasets.NAME.samples")
         .option("--batch", "N", batch_, "samples at a time; the result does not depend on it",
                 "datasets.NAME.batch")
+        .flag("--per-channel", per_channel_, "a histogram for each channel as well, for granularity: channel")
         .flag("--as-is", as_is_, "do not simplify the graph first", "surgery")
         .example("pare calibrate resnet.onnx --samples 512 -o stats.h5 \\")
         .example("    --data \"images.npy:layout=nhwc_to_nchw,scale=1/255,mean=0.286,std=0.353\"");
@@ -50,7 +51,8 @@ class Calibrate final : public Command {
     options.pool = &context.pool();
     options.graph_hash = hex(graph_hash(graph));
     options.progress = &context.progress();
-    const CalibrateResult result = calibrate(graph, calibrated_values(graph, nullptr), data, options);
+    const CalibrateResult result =
+        calibrate(graph, calibrated_values(graph, nullptr, per_channel_), data, options);
     save_statistics(result.statistics, output_);
     report(context, result);
     return 0;
@@ -99,7 +101,7 @@ class Calibrate final : public Command {
 
   std::string path_, data_, output_;
   std::int64_t samples_ = 0, batch_ = 0;
-  bool as_is_ = false;
+  bool as_is_ = false, per_channel_ = false;
 };
 
 }  // namespace

@@ -160,13 +160,15 @@ QuantizeChoices quantize_choices(const QuantizeSpec& recipe) {
   return choices;
 }
 
-std::vector<CalibratedValue> calibrated_values(const Graph& graph, const quant::Spec* spec) {
-  std::map<std::pair<SubgraphPath, ValueId>, int> axes;
+std::vector<CalibratedValue> calibrated_values(const Graph& graph, const quant::Spec* spec,
+                                               bool per_channel) {
+  std::map<std::pair<SubgraphPath, ValueId>, CalibratedValue> known;
   const auto add = [&](const quant::Spec& one) {
     for (const CalibratedValue& request : values_to_watch(graph, one)) {
-      const auto [place, fresh] =
-          axes.emplace(std::make_pair(request.path, request.id), request.channel_axis);
-      if (!fresh && place->second < 0) place->second = request.channel_axis;
+      const auto [place, fresh] = known.emplace(std::make_pair(request.path, request.id), request);
+      if (fresh) continue;
+      if (place->second.channel_axis < 0) place->second.channel_axis = request.channel_axis;
+      place->second.channel_histograms |= request.channel_histograms;
     }
   };
   if (spec != nullptr) {
@@ -178,9 +180,12 @@ std::vector<CalibratedValue> calibrated_values(const Graph& graph, const quant::
       all.target = target;
       add(all);
     }
+    quant::Spec channels;
+    channels.activations.granularity = quant::Granularity::kChannel;
+    if (per_channel) add(channels);
   }
   std::vector<CalibratedValue> values;
-  for (const auto& [at, axis] : axes) values.push_back({at.second, axis, at.first});
+  for (const auto& entry : known) values.push_back(entry.second);
   return values;
 }
 

@@ -26,7 +26,8 @@ std::string chosen_name(const QuantizeOutcome& outcome, const QuantizeSpec& reci
 QuantizeChoices quantize_choices(const QuantizeSpec& recipe);
 
 // What calibration must watch: for one recipe, or (`spec` null) for every target and method at once, so that
-// the statistics file serves them all.
-std::vector<CalibratedValue> calibrated_values(const Graph& graph, const quant::Spec* spec);
+// the statistics file serves them all; `per_channel` adds a histogram for each channel to it.
+std::vector<CalibratedValue> calibrated_values(const Graph& graph, const quant::Spec* spec,
+                                               bool per_channel = false);
 
 }  // namespace pare

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "calib/channel_moments.h"
 #include "calib/collector.h"
@@ -55,6 +56,7 @@ RangeTarget range_target(const quant::Format& format) {
 bool is_smoothable(const quant::SmoothGroup& group, const quant::Placement& placement) {
   return std::any_of(
       placement.activations.begin(), placement.activations.end(), [&](const quant::ActivationSite& site) {
+        if (site.format.granularity != quant::Granularity::kTensor) return false;
         return site.path.empty() && site.value == group.value && site.uses.size() == group.consumers.size();
       });
 }
@@ -255,8 +257,31 @@ class Flow {
     if (in_.given != nullptr)
       return quant::activation_from_range(
           site.format, given_range(*in_.given->find(value_label(v.graph, site.path, site.value))));
-    return quant::activation_from_range(
-        site.format, {static_cast<double>(range.low), static_cast<double>(range.high), range.method});
+    const quant::ChosenRange whole = {static_cast<double>(range.low), static_cast<double>(range.high),
+                                      range.method};
+    const TensorStats& stats = *v.stats[i];
+    // A group has one scale for several tensors, which one for each channel is not.
+    if (site.format.granularity != quant::Granularity::kChannel || site.unit_range || site.group >= 0)
+      return quant::activation_from_range(site.format, whole);
+    if (stats.channels.empty())
+      throw make_error(ErrorCode::kUsage, "the statistics of '{}' have no histograms by channel", stats.name)
+          .hint("calibrate again with --per-channel, or with the recipe that asks for granularity: channel");
+    // 16-bit steps are far finer than a channel's bins, which cannot say what clipping would cost.
+    const bool fine = bits(site.format.dtype) == 16 && range.method.rfind("mse", 0) == 0;
+    const std::string method = fine ? "minmax" : range.method;
+    std::vector<quant::ChosenRange> channels(stats.channels.size(), {0, 0, method});
+    in_.pool->parallel_for(
+        static_cast<std::int64_t>(channels.size()), 8, [&](std::int64_t begin, std::int64_t end) {
+          for (auto c = static_cast<std::size_t>(begin); c < static_cast<std::size_t>(end); ++c) {
+            if (stats.channels[c].finite() == 0) continue;  // a dead channel: scale 1
+            const RangeChoice one = range_by_name(channel_stats(stats, c), range_target(site.format), method);
+            channels[c].low = static_cast<double>(one.low);
+            channels[c].high = static_cast<double>(one.high);
+          }
+        });
+    quant::ActivationPlan plan = quant::activation_from_ranges(site.format, channels);
+    plan.range.method = method;
+    return plan;
   }
 
   Best candidate(Variant& v, const std::string& method, const std::string& suffix) const {
@@ -486,14 +511,24 @@ class Flow {
 std::vector<CalibratedValue> values_to_watch(const Graph& graph, const quant::Spec& spec) {
   const quant::Placement placement = quant::place(graph, spec);
   std::map<std::pair<SubgraphPath, ValueId>, int> axes;
-  for (const quant::ActivationSite& site : placement.activations)
-    if (quant::needs_statistics(site.format)) axes[{site.path, site.value}] = -1;
+  std::set<std::pair<SubgraphPath, ValueId>> by_channel;
+  for (const quant::ActivationSite& site : placement.activations) {
+    if (!quant::needs_statistics(site.format)) continue;
+    const auto place = std::make_pair(site.path, site.value);
+    const auto known = axes.emplace(place, -1).first;
+    if (site.format.granularity != quant::Granularity::kChannel) continue;
+    by_channel.insert(place);
+    known->second = quant::activation_axis(subgraph_at(graph, site.path), site);
+  }
   if (spec.method == "auto")
     for (const quant::SmoothGroup& group : quant::find_smooth_groups(graph))
-      if (is_smoothable(group, placement) && axes.count({SubgraphPath(), group.value}) != 0)
+      if (is_smoothable(group, placement) && axes.count({SubgraphPath(), group.value}) != 0 &&
+          by_channel.count({SubgraphPath(), group.value}) == 0)
         axes[{SubgraphPath(), group.value}] = group.channel_axis;
   std::vector<CalibratedValue> requests;
-  for (const auto& [place, axis] : axes) requests.push_back({place.second, axis, place.first});
+  for (const auto& entry : axes)
+    requests.push_back(
+        {entry.first.second, entry.second, entry.first.first, by_channel.count(entry.first) != 0});
   return requests;
 }
 

@@ -54,6 +54,7 @@ void expect_same(const TensorStats& a, const TensorStats& b) {
   EXPECT_EQ(a.negative_inf, b.negative_inf);
   EXPECT_TRUE(a.bins == b.bins);
   EXPECT_TRUE(a.channel_amax == b.channel_amax);
+  EXPECT_TRUE(a.channels == b.channels);
 }
 
 TEST(WidthExponent, IsTheNarrowestThatHoldsTheValue) {
@@ -142,6 +143,57 @@ TEST_F(Collect, ChannelMaximaOnAnyAxis) {
           e = std::max(e, std::abs(values[i]));
         }
       EXPECT_EQ(collector.stats()[0].channel_amax, expected) << to_string(dims);
+    }
+}
+
+// Each channel's histogram is what counting that channel alone by the definition gives, with 128 bins a side.
+TEST_F(Collect, ChannelHistogramsOnAnyAxis) {
+  std::vector<float> values = normal_values(2 * 3 * 40 * 50, 9);
+  const std::vector<float> ugly = wild_values(300, 10);
+  for (std::size_t i = 0; i < ugly.size(); ++i) values[i * 37] = ugly[i];
+  for (std::size_t i = 5; i < values.size(); i += 12000) values[i] = 0;
+  struct Case {
+    Dims dims;
+    int axis;
+  };
+  for (const Case& c :
+       {Case{{2, 3, 40, 50}, 1}, Case{{2, 40, 50, 3}, 3}, Case{{6, 2000}, 0}, Case{{1, 12000}, 1}})
+    for (const int threads : {1, 2}) {
+      ThreadPool pool(threads);
+      Collector collector(pool);
+      const int index = collector.add("x", c.axis, true);
+      collector.collect(index, view(values.data(), c.dims));
+      const TensorStats s = collector.stats()[0];
+      std::int64_t inner = 1;
+      for (std::size_t d = static_cast<std::size_t>(c.axis) + 1; d < c.dims.size(); ++d) inner *= c.dims[d];
+      const auto channels = static_cast<std::size_t>(c.dims[static_cast<std::size_t>(c.axis)]);
+      ASSERT_EQ(s.channels.size(), channels);
+      std::vector<std::vector<float>> apart(channels);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        apart[i / static_cast<std::size_t>(inner) % channels].push_back(values[i]);
+      for (std::size_t k = 0; k < channels; k += 1 + channels / 50) {
+        TensorStats plain = count_plainly(apart[k], "x");
+        const ChannelStats& got = s.channels[k];
+        EXPECT_TRUE(static_cast<const ValueCounts&>(got) == static_cast<const ValueCounts&>(plain)) << k;
+        const int exponent = width_exponent(plain.amax(), kChannelBins);
+        EXPECT_EQ(got.exponent, exponent);
+        std::vector<std::uint64_t> expected(2 * kChannelBins);
+        for (int b = 0; b < 2 * kBins; ++b)
+          expected[static_cast<std::size_t>((b % kBins >> (exponent - plain.exponent)) +
+                                            b / kBins * kChannelBins)] +=
+              plain.bins[static_cast<std::size_t>(b)];
+        ASSERT_TRUE(got.bins == expected) << k;
+        // Spread over the bins of a tensor it loses nothing and stays below the extremes.
+        const TensorStats one = channel_stats(s, k);
+        EXPECT_EQ(one.exponent, width_exponent(one.amax()));
+        std::uint64_t sum = 0;
+        for (int b = 0; b < kBins; ++b) {
+          sum += one.positive()[b] + one.negative()[b];
+          EXPECT_TRUE(one.positive()[b] == 0 || b * one.width() <= one.max) << b;
+          EXPECT_TRUE(one.negative()[b] == 0 || b * one.width() <= -one.min) << b;
+        }
+        EXPECT_EQ(sum + one.zeros, one.finite());
+      }
     }
 }
 

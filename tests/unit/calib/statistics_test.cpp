@@ -19,8 +19,8 @@ const std::string kGraph(64, 'a');
 // Statistics of a made-up model: three values, of which each sample gives some numbers.
 class Model {
  public:
-  explicit Model(int threads) : pool_(threads), collector_(pool_) {
-    index_[0] = collector_.add("b/second", 1);
+  explicit Model(int threads, bool by_channel = false) : pool_(threads), collector_(pool_) {
+    index_[0] = collector_.add("b/second", 1, by_channel);
     index_[1] = collector_.add("a/first");
     index_[2] = collector_.add("c/unseen");
   }
@@ -60,8 +60,8 @@ class Model {
   std::int64_t samples_ = 0;
 };
 
-Statistics run(std::vector<int> samples, std::size_t batch, int threads) {
-  Model model(threads);
+Statistics run(std::vector<int> samples, std::size_t batch, int threads, bool by_channel = false) {
+  Model model(threads, by_channel);
   for (std::size_t i = 0; i < samples.size(); i += batch)
     model.run({samples.begin() + static_cast<std::ptrdiff_t>(i),
                samples.begin() + static_cast<std::ptrdiff_t>(std::min(samples.size(), i + batch))});
@@ -90,6 +90,11 @@ TEST(StatisticsFile, HoldsWhatWasSaved) {
   EXPECT_EQ(s.at("b/second").channel_amax.size(), 3u);
   EXPECT_FALSE(s.at("c/unseen").seen());
   EXPECT_ERROR(s.at("a/frist1"), "usage", "no tensor 'a/frist1'");
+  const Statistics by_channel = run(numbers(0, 20), 7, 1, true);
+  save_statistics(by_channel, folder.file("c.h5"));
+  EXPECT_TRUE(load_statistics(folder.file("c.h5")) == by_channel);
+  EXPECT_EQ(by_channel.at("b/second").channels.size(), 3u);
+  EXPECT_FALSE(by_channel == s);
   Statistics none;
   none.graph_hash = kGraph;
   save_statistics(none, folder.file("none.h5"));
@@ -97,10 +102,13 @@ TEST(StatisticsFile, HoldsWhatWasSaved) {
 }
 
 // The matrix of DESIGN.md: batches, order, threads and merging leave the bytes of the file alone.
-TEST(StatisticsFile, SameBytesHoweverTheyWereCollected) {
+class StatisticsBytes : public testing::TestWithParam<bool> {};
+
+TEST_P(StatisticsBytes, AreTheSameHoweverTheyWereCollected) {
+  const bool by_channel = GetParam();
   const TemporaryFolder folder;
   const std::string file = folder.file("s.h5");
-  save_statistics(run(numbers(0, 600), 64, 1), file);
+  save_statistics(run(numbers(0, 600), 64, 1, by_channel), file);
   const std::string expected = bytes_of(file);
   std::vector<int> mixed = numbers(0, 600);
   SplitMix random(5);
@@ -108,15 +116,25 @@ TEST(StatisticsFile, SameBytesHoweverTheyWereCollected) {
   for (const std::size_t batch : {1, 7, 64, 512})
     for (const int threads : {1, 2})
       for (const bool shuffled : {false, true}) {
-        save_statistics(run(shuffled ? mixed : numbers(0, 600), batch, threads), file);
+        save_statistics(run(shuffled ? mixed : numbers(0, 600), batch, threads, by_channel), file);
         EXPECT_TRUE(bytes_of(file) == expected) << batch << " " << threads << " " << shuffled;
       }
-  const Statistics a = run(numbers(0, 250), 64, 2), b = run(numbers(250, 600), 7, 1);
+  const Statistics a = run(numbers(0, 250), 64, 2, by_channel), b = run(numbers(250, 600), 7, 1, by_channel);
   save_statistics(merge(a, b), file);
   EXPECT_TRUE(bytes_of(file) == expected);
   save_statistics(merge(b, a), file);
   EXPECT_TRUE(bytes_of(file) == expected);
+  // Parts of parts, through files.
+  Statistics sum = run(numbers(0, 1), 1, 1, by_channel);
+  for (const auto& [from, until] : {std::pair{1, 8}, std::pair{8, 300}, std::pair{300, 600}}) {
+    save_statistics(run(numbers(from, until), 13, 2, by_channel), file);
+    sum = merge(sum, load_statistics(file));
+  }
+  save_statistics(sum, file);
+  EXPECT_TRUE(bytes_of(file) == expected);
 }
+
+INSTANTIATE_TEST_SUITE_P(Parts, StatisticsBytes, testing::Bool());
 
 TEST(StatisticsMerge, RefusesWhatDoesNotBelongTogether) {
   const Statistics a = run(numbers(0, 10), 5, 1), b = run(numbers(10, 20), 5, 1);
@@ -124,6 +142,8 @@ TEST(StatisticsMerge, RefusesWhatDoesNotBelongTogether) {
   Statistics other = b;
   other.graph_hash = std::string(64, 'b');
   EXPECT_ERROR(merge(a, other), "usage", "different models", "aaaaaaaaaaaa", "bbbbbbbbbbbb");
+  EXPECT_ERROR(merge(a, run(numbers(10, 20), 5, 1, true)), "usage", "'b/second' has 0 channel histograms",
+               "and 3");
   other = b;
   other.tensors.pop_back();
   EXPECT_ERROR(merge(a, other), "one part watched 3 tensors, the other 2");
@@ -144,7 +164,7 @@ TEST(StatisticsStale, IsRefused) {
 
 TEST(StatisticsFile, HostileFilesAreErrors) {
   const TemporaryFolder folder;
-  save_statistics(run(numbers(0, 4), 4, 1), folder.file("s.h5"));
+  save_statistics(run(numbers(0, 4), 4, 1, true), folder.file("s.h5"));
   const std::string whole = bytes_of(folder.file("s.h5"));
   const auto load = [&](const std::string& bytes) { load_statistics(folder.write("bad.h5", bytes)); };
   for (std::size_t n = 0; n < whole.size(); n += 1 + whole.size() / 40)
@@ -191,6 +211,18 @@ TEST(StatisticsFile, SelfContradictionIsRefused) {
   EXPECT_ERROR(with([](TensorStats& t) { t.bins[0] = ~std::uint64_t{0}; }), "counts");
   EXPECT_ERROR(with([](TensorStats& t) { t.channel_amax = {1e30f}; }), "a channel's largest value");
   EXPECT_ERROR(with([](TensorStats& t) { t.name = "z"; }), "not sorted");
+  const Statistics by_channel = run(numbers(0, 20), 7, 1, true);
+  const auto with_channel = [&](auto change) {
+    Statistics s = by_channel;
+    change(s.tensors[1].channels);
+    save_statistics(s, folder.file("c.h5"));
+    load_statistics(folder.file("c.h5"));
+  };
+  using Channels = std::vector<ChannelStats>;
+  EXPECT_ERROR(with_channel([](Channels& c) { ++c[1].total; }), "bad_file", "'b/second'", "do not add up");
+  EXPECT_ERROR(with_channel([](Channels& c) { ++c[0].exponent; }), "the width of the bins");
+  EXPECT_ERROR(with_channel([](Channels& c) { c.pop_back(); }), "its channels do not add up");
+  EXPECT_ERROR(with_channel([](Channels& c) { c[0].bins[127] += 1, ++c[0].total; }), "bad_file");
 }
 
 TEST(StatisticsFile, FullDiskLeavesNothing) {
