@@ -5,6 +5,7 @@
 
 #include "calib/ranges.h"
 #include "engine/base/error.h"
+#include "engine/ir/block_scales.h"
 #include "engine/numeric/table.h"
 #include "quant/activation.h"
 
@@ -159,6 +160,45 @@ void write_dynamic(Graph& graph, const ActivationSite& site, const Pair& pair) {
   chain.add(std::move(dq));
 }
 
+// Names of what computes the scales: NAME_scale_... .
+class BlockWriter final : public OpWriter {
+ public:
+  BlockWriter(Graph& graph, const Pair& pair)
+      : graph_(graph), chain_(graph, pair.source, pair.base), base_(pair.base) {}
+
+  ValueId node(const char* what, const char* op, std::vector<ValueId> in, DType dtype, const Shape& shape,
+               const Attributes& attrs) override {
+    const bool codes = std::string(what) == "QuantizeLinear";
+    const ValueId out = chain_.compute(op, codes ? "_QuantizeLinear" : fmt::format("_scale_{}", what),
+                                       std::move(in), dtype, shape, attrs);
+    if (codes) graph_.rename(out, base_ + "_QuantizeLinear_Output");
+    return out;
+  }
+  ValueId constant(const char* what, Tensor tensor) override {
+    return graph_.add_constant(fmt::format("{}_scale_{}", base_, what), std::move(tensor));
+  }
+  Chain& chain() { return chain_; }
+
+ private:
+  Graph& graph_;
+  Chain chain_;
+  std::string base_;
+};
+
+void write_blocks(Graph& graph, const ActivationSite& site, const ActivationPlan& plan, const Pair& pair) {
+  const Shape shape = graph.value(site.value).shape;
+  const BlockScales blocks{site.format.dtype, site.format.scales, activation_axis(graph, site),
+                           site.format.block};
+  ValueId global = ValueId::kNone;
+  if (blocks.scales == DType::kE4M3FN)
+    global = graph.add_constant(pair.base + "_global_scale", Tensor::scalar(plan.scale));
+  BlockWriter writer(graph, pair);
+  const BlockCodes codes = write_block_quantize(writer, pair.source, shape, global, blocks);
+  Node dq = dequantize_node(pair, codes.codes, codes.scale, ValueId::kNone);
+  dq.attrs = block_dequantize_attributes(blocks, shape.rank());
+  writer.chain().add(std::move(dq));
+}
+
 }  // namespace
 
 Tensor activation_scales(const ActivationPlan& plan) {
@@ -205,8 +245,8 @@ void apply_activation(Graph& graph, const ActivationSite& site, const Activation
         graph.add_value(like(graph, site.value, "_DequantizeLinear_Output", graph.value(site.value).dtype));
   }
   if (site.format.granularity == Granularity::kBlock)
-    fail(ErrorCode::kUnsupported, "activations in {} are not written", to_string(site.format));
-  if (!site.format.dynamic)
+    write_blocks(graph, site, plan, pair);
+  else if (!site.format.dynamic)
     write_static(graph, site, plan, pair);
   else if (site.format.granularity == Granularity::kTensor && !site.format.symmetric)
     write_dynamic_uint8(graph, site, pair);

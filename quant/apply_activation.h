@@ -9,6 +9,9 @@
 // QuantizeLinear and DequantizeLinear with this s. Per tensor: over all of x (opset 13; FP8 19; 16 bits 21).
 // Per token: for each row of the last axis, which is one block then (opset 21).
 //
+// Blocks: scales made at run time in E4M3 below the plan's scale, or powers of two
+// (engine/ir/block_scales.h).
+//
 // In the dynamic forms NaN anywhere makes the scale NaN, and so every value that shares it.
 #pragma once
 

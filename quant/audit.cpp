@@ -59,6 +59,10 @@ class Auditor {
         complain(name, fmt::format("its DequantizeLinear does not follow a {}", wanted));
         continue;
       }
+      if (site.format.granularity == Granularity::kBlock) {
+        blocks(name, *dq, site, plan);
+        continue;
+      }
       if (site.format.dynamic) {
         if (back_->is_constant(dq->in[1])) complain(name, "its scale is a constant and should not be");
         if (back_->value(dq->in[0]).dtype != site.format.dtype)
@@ -141,6 +145,31 @@ class Auditor {
                                  : fmt::format("its {} differ: {} {} in the file, {} {} decided", what,
                                                pare::name(got.dtype()), pare::to_string(got.dims()),
                                                pare::name(want.dtype()), pare::to_string(want.dims())));
+  }
+
+  // Scales a block are made at run time, E4M3 ones below the plan's global scale.
+  void blocks(const std::string& tensor, const Node& dq, const ActivationSite& site,
+              const ActivationPlan& plan) {
+    const DType codes = back_->value(dq.in[0]).dtype;
+    if (codes != site.format.dtype)
+      complain(tensor, fmt::format("its codes are {}, decided were {}", pare::name(codes),
+                                   pare::name(site.format.dtype)));
+    if (dq.attr("block_size", std::int64_t{0}) != site.format.block)
+      complain(tensor, fmt::format("blocks of {} were written, of {} were decided",
+                                   dq.attr("block_size", std::int64_t{0}), site.format.block));
+    const NodeId made = back_->producer(dq.in[1]);
+    if (made == NodeId::kNone) return complain(tensor, "its block scales are not made at run time");
+    if (site.format.scales == DType::kE8M0) {
+      if (back_->value(dq.in[1]).dtype != DType::kE8M0)
+        complain(tensor, "its block scales are not float8e8m0");
+      return;
+    }
+    const Node& level = back_->node(made);
+    const Tensor global = level.in.size() > 1 ? constant(level.in[1]) : Tensor{};
+    if (level.op != "DequantizeLinear" || back_->value(level.in[0]).dtype != DType::kE4M3FN)
+      complain(tensor, "its block scales are not float8_e4m3fn");
+    else if (global.empty() || !equal_bytes(global, Tensor::scalar(plan.scale)))
+      complain(tensor, fmt::format("its global scale is not {}", plan.scale));
   }
 
   // A constant, or for two levels the DequantizeLinear of constants.

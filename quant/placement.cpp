@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
+#include "quant/activation.h"
 #include "quant/rules.h"
 #include "quant/share.h"
 #include "quant/target_rules.h"
@@ -229,6 +230,23 @@ class Placer {
         wanted.reduce_axis, rank);
   }
 
+  // Blocks of activations need a known size along the axis that the product sums over.
+  std::string why_no_blocks(NodeId id, const Node& node, const Format& format) const {
+    if (format.granularity != Granularity::kBlock || !format.active()) return "";
+    for (int slot = 0; slot < 2; ++slot) {
+      if (weight_source(graph_, id, slot)) continue;
+      ActivationSite site;
+      site.value = node.in[static_cast<std::size_t>(slot)];
+      site.uses = {{id, slot}};
+      const Shape& shape = graph_.value(site.value).shape;
+      const int axis = shape.ranked && shape.rank() > 0 ? activation_axis(graph_, site) : -1;
+      if (axis < 0 || !shape.dims[static_cast<std::size_t>(axis)].known())
+        return fmt::format("the size of '{}' along the axis of its blocks is not known before a run",
+                           graph_.value(site.value).name);
+    }
+    return "";
+  }
+
   void visit_linear(NodeId id, const Node& node) {
     const Resolved resolved = rules_.resolve(graph_, node);
     if (!resolved.quantize) return skip(node, resolved.why_not);
@@ -261,6 +279,8 @@ class Placer {
         wanted.push_back(std::move(*one));
       }
     if (weight_only && wanted.empty()) return skip(node, "no constant weight, and activations stay float");
+    if (const std::string why = why_no_blocks(id, node, resolved.activations); !why.empty())
+      return skip(node, why);
     for (const Wanted& one : wanted) add_weight(one);
     for (int slot = 0; slot < 2; ++slot) {
       if (weight_only || weight_source(graph_, id, slot)) continue;

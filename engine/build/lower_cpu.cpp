@@ -50,6 +50,27 @@ ValueId input_or_none(const Node& node, std::size_t i) {
 
 }  // namespace
 
+namespace {
+
+// Powers of two as float32, which FakeQuant takes.
+ValueId widened_scale(Graph& graph, ValueId scale, NodeId before) {
+  Value value = {};
+  value.name = graph.value(scale).name + "_float";
+  value.dtype = DType::kF32;
+  value.shape = graph.value(scale).shape;
+  Node cast;
+  cast.op = "Cast";
+  cast.name = value.name;
+  cast.in = {scale};
+  cast.out = {graph.add_value(std::move(value))};
+  cast.attrs["to"] = static_cast<std::int64_t>(DType::kF32);
+  const ValueId out = cast.out[0];
+  graph.insert_before(before, std::move(cast));
+  return out;
+}
+
+}  // namespace
+
 void fuse_fake_quant(Graph& graph, const Kept& kept) {
   for (const NodeId id : graph.nodes()) {
     if (!graph.alive(id) || !graph.node(id).is("DequantizeLinear")) continue;
@@ -69,6 +90,7 @@ void fuse_fake_quant(Graph& graph, const Kept& kept) {
     fused.name = q.name;
     fused.out = dq.out;
     fused.attrs["code_dtype"] = static_cast<std::int64_t>(graph.value(q.out[0]).dtype);
+    if (graph.value(q.in[1]).dtype == DType::kE8M0) fused.in[1] = widened_scale(graph, q.in[1], q_id);
     graph.remove_node(id);
     graph.insert_after(q_id, std::move(fused));
     if (graph.users(q.out[0]).empty() && !graph.is_output(q.out[0])) graph.remove_node(q_id);

@@ -8,6 +8,8 @@
 #include "engine/base/error.h"
 #include "engine/ir/schema.h"
 #include "engine/numeric/e4m3.h"
+#include "engine/numeric/e8m0.h"
+#include "engine/numeric/table.h"
 #include "engine/run/session.h"
 #include "quant/apply_activation.h"
 #include "quant/plan.h"
@@ -188,6 +190,51 @@ struct Refused {
   Target target;
   const char* says;
 };
+
+// Blocks of 2 along axis 1 of 3 (the last one is short), by the formulas of block_scales.h.
+TEST(ActivationForms, BlocksMakeTheirScalesAtRunTime) {
+  const std::vector<float> x = samples();
+  struct Row {
+    DType codes, scales;
+  };
+  for (const Row& row : {Row{DType::kE2M1, DType::kE4M3FN}, Row{DType::kE2M1, DType::kE8M0},
+                         Row{DType::kE4M3FN, DType::kE8M0}}) {
+    Format f = format(row.codes, Granularity::kBlock, true, false);
+    f.block = 2;
+    f.scales = row.scales;
+    ActivationPlan plan;
+    plan.scale = 0.0078125f * 0.7f;
+    const std::vector<float> got = quantized(f, plan, x);
+    const FormatInfo& info = format_info(row.codes);
+    const auto largest = static_cast<float>(info.largest);
+    for (std::int64_t n = 0; n < 2; ++n)
+      for (std::int64_t b = 0; b < 2; ++b)
+        for (std::int64_t k = 0; k < kWidth; ++k) {
+          const auto at = [&](std::int64_t row_in) {
+            return static_cast<std::size_t>((n * kRows + row_in) * kWidth + k);
+          };
+          const std::int64_t end = std::min<std::int64_t>(kRows, 2 * b + 2);
+          float amax = 0, scale = 0;
+          for (std::int64_t i = 2 * b; i < end; ++i) amax = std::max(amax, std::fabs(x[at(i)]));
+          if (row.scales == DType::kE4M3FN) {
+            const float level = std::max(amax / 6, plan.scale * 0x1p-9f) / plan.scale;
+            scale = decode_e4m3(encode_e4m3(level)) * plan.scale;
+          } else {
+            const float quotient = amax / (row.codes == DType::kE2M1 ? 3.5f : largest);
+            scale = decode_e8m0(
+                encode_e8m0(quotient, row.codes == DType::kE2M1 ? E8m0Round::kDown : E8m0Round::kUp));
+          }
+          for (std::int64_t i = 2 * b; i < end; ++i) {
+            const float quotient = x[at(i)] / scale;
+            std::uint8_t code = 0;
+            float want = 0;
+            info.encode(&quotient, &code, 1);
+            info.decode(&code, &want, 1);
+            ASSERT_EQ(got[at(i)], want * scale) << name(row.codes) << " " << name(row.scales) << " " << at(i);
+          }
+        }
+  }
+}
 
 TEST(CheckActivation, WhatATargetCannotHoldIsSaidBeforeAnyWork) {
   const auto f = format;

@@ -1,0 +1,50 @@
+// Codes whose scales a block of neighbours makes at run time, in standard operators (opset 23, E8M0 24):
+//
+//   m     largest magnitude of the block: Reshape [.., n / B, B, ..], Abs, ReduceMax
+//   E4M3  s = DequantizeLinear(QuantizeLinear(max(m / L, 2^-9 G), G), G)   L the largest code, G a float32
+//   E8M0  s = Cast(m / D), down to a power of two for E2M1 with D = 3.5: the floor of log2(m) after lifting
+//         mantissas of 1.75 and more (they would be clipped hardest); up, with D the largest code, for others
+//   code  QuantizeLinear(x, s; axis, block_size)
+//
+// A size along the axis that B does not divide is padded with zeros for m; its last block is short. NaN
+// anywhere in a block makes its scale NaN. Sources: ONNX QuantizeLinear-24; OCP MX 1.0; TensorRT's
+// TRT_FP4DynamicQuantize; compressed-tensors' rule for MXFP4 scales.
+#pragma once
+
+#include <vector>
+
+#include "engine/ir/graph.h"
+
+namespace pare {
+
+struct BlockScales {
+  DType codes = DType::kE2M1;
+  DType scales = DType::kE4M3FN;  // or E8M0
+  std::int64_t axis = -1, block = 16;
+};
+
+// Where the operators go.
+class OpWriter {
+ public:
+  virtual ~OpWriter() = default;
+  // A node with one output; `what` it is of the whole, for names.
+  virtual ValueId node(const char* what, const char* op, std::vector<ValueId> in, DType dtype,
+                       const Shape& shape, const Attributes& attrs) = 0;
+  virtual ValueId constant(const char* what, Tensor tensor) = 0;
+};
+
+struct BlockCodes {
+  ValueId codes;
+  ValueId scales;  // E4M3 or E8M0
+  ValueId scale;   // of the DequantizeLinear behind the codes: float32 behind E4M3, else `scales`
+};
+
+// `x` is float32 of a shape whose rank and size along the axis are known (else Error kUnsupported). `global`:
+// float32 scalar, of E4M3 scales only.
+BlockCodes write_block_quantize(OpWriter& writer, ValueId x, const Shape& shape, ValueId global,
+                                const BlockScales& blocks);
+
+// Attributes of the DequantizeLinear behind the codes.
+Attributes block_dequantize_attributes(const BlockScales& blocks, int rank);
+
+}  // namespace pare
