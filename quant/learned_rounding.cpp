@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/tensor.h"
 #include "engine/numeric/e4m3.h"
+#include "engine/numeric/table.h"
 #include "engine/ops/gemm_f32.h"
 #include "quant/gptq.h"
 #include "quant/gptq_simd.h"
@@ -38,8 +39,12 @@ void list_trials(const GridFormat& format, float global, float scale, float zero
         add(code + k >= 1 && code + k <= 0x7E ? decode_e4m3(static_cast<std::uint8_t>(code + k)) * global
                                               : scale);
   } else {
-    for (const double factor : sweep == 0 ? kWide : sweep == 1 ? kNarrow : kFine)
+    for (const double factor : sweep < 2 ? kWide : sweep < 4 ? kNarrow : kFine)
       add(round_scale(format, static_cast<double>(scale) * factor, global));
+    // The other sign gives the one code more to the other end.
+    if (sweep == 0 && format.symmetric && !format.positive && format_info(format.codes).is_integer())
+      for (const double factor : {-1.0, -0.94, -1.06})
+        add(round_scale(format, static_cast<double>(scale) * factor, global));
   }
   if (format.symmetric) return;
   const std::size_t same_zero = trials.size();
@@ -69,8 +74,13 @@ class Chunk {
     row_.ladder = table_.get();
     row_.n = n;
     row_.gram = matrix.gram().data();
+    row_.diagonal = matrix.diagonal().data();
     row_.group = matrix.group_of().data();
     row_.room = room_.mut<float>();
+    if (options.effort > 1) {
+      row_.first = 1.0f;
+      row_.further = 0.5f;
+    }
     zeros_.resize(static_cast<std::size_t>(kChunk * groups()));
     trials_.resize(static_cast<std::size_t>(kBatch));
   }
@@ -170,9 +180,9 @@ class Chunk {
   bool improve_codes(double before, int sweep) {
     codes();
     double after = loss();
-    constexpr int kFirstPairs = 2;  // turns in which scales still move much
-    if (sweep < kFirstPairs || before - after > 4 * options_.stop * before) return true;
-    if (options_.pairs && PARE_SIMD_PICK(rounding_pairs)(row_) > 0) {
+    constexpr int kFirstChains = 2;  // turns in which scales still move much
+    if (sweep < kFirstChains || before - after > 4 * options_.stop * before) return true;
+    if (options_.effort > 0 && PARE_SIMD_PICK(rounding_chains)(row_) > 0) {
       codes();
       after = loss();
     }

@@ -6,7 +6,7 @@
 //            nearest plane (GPTQ inside the group) for each scale and zero point of a list around the present
 //            one, then the least-squares scale under G of the best codes, rounded to how scales are written
 //   codes    each code to its best value given all others, column after column
-//   pairs    two codes by one step each, where that helps; once the others find little
+//   chains   two to twelve codes by one step each, where that helps; once the others find little
 // Each move lowers the loss, so the result is never worse than the start. A row is done when a turn gains
 // less than `stop` of its loss, or after `sweeps` turns: budgets are counted, never timed. The same bits for
 // any threads and instruction class.
@@ -26,7 +26,7 @@ struct RoundingOptions {
   double ridge = 0.01;  // share of the mean diagonal
   double stop = 1e-3;   // least gain of a turn, share of the row's loss
   bool scales = true;   // scales and zero points may move
-  bool pairs = true;
+  int effort = 1;       // chains: 0 none, 1 the promising, 2 most (three times as long)
 };
 
 // G with its ridge, and what each group needs of it.
@@ -45,12 +45,13 @@ class RoundingMatrix {
     std::vector<Tensor> above;        // the factor above each further kGptqColumns columns, packed
   };
   const std::vector<float>& gram() const { return gram_; }
+  const std::vector<float>& diagonal() const { return diagonal_; }
   const std::vector<std::int32_t>& group_of() const { return group_of_; }
   const std::vector<Group>& groups() const { return groups_; }  // of a row
   bool usable() const { return usable_; }                       // false: indefinite in spite of the ridge
 
  private:
-  std::vector<float> gram_;
+  std::vector<float> gram_, diagonal_;
   std::vector<std::int32_t> group_of_;
   std::vector<Group> groups_;
   bool usable_ = true;

@@ -19,7 +19,7 @@ RoundingMatrix::RoundingMatrix(const float* gram, const GridFormat& format, cons
   for (std::int64_t j = 0; j < n; ++j) mean += static_cast<double>(gram[j * n + j]) / static_cast<double>(n);
   if (!(mean > 0)) mean = 1;
   for (std::int64_t j = 0; j < n; ++j)
-    gram_[static_cast<std::size_t>(j * n + j)] += static_cast<float>(ridge * mean);
+    diagonal_.push_back(gram_[static_cast<std::size_t>(j * n + j)] += static_cast<float>(ridge * mean));
 
   for (std::int64_t j = 0; j < n; ++j) {
     const auto index = static_cast<std::size_t>(group_of_[static_cast<std::size_t>(j)]);

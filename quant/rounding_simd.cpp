@@ -40,7 +40,7 @@ std::int64_t rounding_sweep(const RoundingRow& row) {
   std::int64_t moved = 0;
   for (std::int64_t j = 0; j < row.n; ++j) {
     const float scale = row.scale[row.group[j]], zero = row.zero[row.group[j]];
-    const float diagonal = row.gram[j * row.n + j];
+    const float diagonal = row.diagonal[j];
     const float best = row.weight[j] - row.error[j] + row.slope[j] / diagonal;
     const float level = row.ladder.round(best / scale, zero);
     if (level == row.level[j]) continue;
@@ -60,27 +60,25 @@ namespace {
 struct Steps {
   float *up, *up_cost, *down, *down_cost;
 
-  void fill(const RoundingRow& row) const {
-    for (std::int64_t j = 0; j < row.n; ++j) {
-      const float scale = row.scale[row.group[j]], zero = row.zero[row.group[j]];
-      const float level = row.level[j];
-      const float above = row.ladder.next(level, 1, zero), below = row.ladder.next(level, -1, zero);
-      up[j] = row.weight[j] - above * scale - row.error[j];
-      down[j] = row.weight[j] - below * scale - row.error[j];
-      if (above == level) up[j] = 0;
-      if (below == level) down[j] = 0;
-      up_cost[j] = above == level ? kNever : 0;
-      down_cost[j] = below == level ? kNever : 0;
-    }
-    price(row);
+  // Code j may be moved.
+  void open(const RoundingRow& row, std::int64_t j) const {
+    const float scale = row.scale[row.group[j]], zero = row.zero[row.group[j]], level = row.level[j];
+    const float above = row.ladder.next(level, 1, zero), below = row.ladder.next(level, -1, zero);
+    up[j] = above == level ? 0.0f : row.weight[j] - above * scale - row.error[j];
+    down[j] = below == level ? 0.0f : row.weight[j] - below * scale - row.error[j];
+    up_cost[j] = above == level ? kNever : 0.0f;
+    down_cost[j] = below == level ? kNever : 0.0f;
   }
-  // Costs after the slope changed.
+  // Code j stays what it is for now.
+  void close(std::int64_t j) const { up_cost[j] = down_cost[j] = kNever; }
+  // Costs by the present slope.
   void price(const RoundingRow& row) const {
+    const float *slope = row.slope, *diagonal = row.diagonal;
     for (std::int64_t j = 0; j < row.n; ++j) {
-      const float diagonal = row.gram[j * row.n + j];
-      up_cost[j] = up_cost[j] >= kNever ? up_cost[j] : up[j] * (2 * row.slope[j] + up[j] * diagonal);
-      down_cost[j] =
-          down_cost[j] >= kNever ? down_cost[j] : down[j] * (2 * row.slope[j] + down[j] * diagonal);
+      const float a = up[j] * (2 * slope[j] + up[j] * diagonal[j]);
+      const float b = down[j] * (2 * slope[j] + down[j] * diagonal[j]);
+      up_cost[j] = up_cost[j] < kNever ? a : kNever;
+      down_cost[j] = down_cost[j] < kNever ? b : kNever;
     }
   }
 };
@@ -111,6 +109,28 @@ PARE_INLINE float least_partner(const Steps& s, const float* gram, float e, std:
   return least;
 }
 
+struct Partner {
+  std::int64_t column = -1;
+  int way = 0;
+  float cost = kNever;
+};
+
+// That of least cost beside a step by e of the column whose row of the matrix is `gram`; the first of equals.
+PARE_INLINE Partner best_partner(const Steps& s, const float* gram, float e, std::int64_t n) {
+  Partner best;
+  best.cost = least_partner(s, gram, e, n);
+  const float twice = 2 * e;
+  for (std::int64_t j = 0; j < n && best.cost < kNever; ++j) {
+    const float cross = twice * gram[j];
+    const bool up = std::fma(cross, s.up[j], s.up_cost[j]) == best.cost;
+    if (!up && std::fma(cross, s.down[j], s.down_cost[j]) != best.cost) continue;
+    best.column = j;
+    best.way = up ? 1 : -1;
+    break;
+  }
+  return best;
+}
+
 void step(const RoundingRow& row, std::int64_t j, int up) {
   const std::int32_t group = row.group[j];
   row.level[j] = row.ladder.next(row.level[j], up, row.zero[group]);
@@ -119,45 +139,52 @@ void step(const RoundingRow& row, std::int64_t j, int up) {
 
 }  // namespace
 
-std::int64_t rounding_pairs(const RoundingRow& row) {
+std::int64_t rounding_chains(const RoundingRow& row) {
   const std::int64_t n = row.n;
   const Steps s = {row.room, row.room + n, row.room + 2 * n, row.room + 3 * n};
-  s.fill(row);
+  for (std::int64_t j = 0; j < n; ++j) s.open(row, j);
+  s.price(row);
+  constexpr int kLongest = 12;
   std::int64_t found = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     const int way = s.up_cost[i] <= s.down_cost[i] ? 1 : -1;
-    const float e = way > 0 ? s.up[i] : s.down[i], cost = way > 0 ? s.up_cost[i] : s.down_cost[i];
-    const float* gram = row.gram + i * n;
-    // A step that costs more than this share of what it costs at a perfect start is left to its partners.
-    constexpr float kPromising = 0.5f;
-    if (!(cost < kPromising * (e * e * gram[i]))) continue;
-    // i itself is no partner.
+    const float e = way > 0 ? s.up[i] : s.down[i], first = way > 0 ? s.up_cost[i] : s.down_cost[i];
+    const float unit = e * e * row.diagonal[i];
+    if (!(first < row.first * unit)) continue;
     const float own_up = s.up_cost[i], own_down = s.down_cost[i];
-    s.up_cost[i] = s.down_cost[i] = kNever;
-    const float least = least_partner(s, gram, e, n);
-    std::int64_t partner = -1;
-    int partner_way = 0;
-    // A gain below the rounding of the sums is none.
-    if (least + cost < -1e-5f * (cost > 0 ? cost : -cost)) {
-      const float twice = 2 * e;
-      for (std::int64_t j = 0; j < n && partner < 0; ++j) {
-        const float cross = twice * gram[j];
-        if (std::fma(cross, s.up[j], s.up_cost[j]) == least) {
-          partner = j;
-          partner_way = 1;
-        } else if (std::fma(cross, s.down[j], s.down_cost[j]) == least) {
-          partner = j;
-          partner_way = -1;
-        }
-      }
+    s.close(i);
+    Partner partner = best_partner(s, row.gram + i * n, e, n);
+    float total = first + partner.cost;
+    if (!(total < row.further * unit)) {
+      s.up_cost[i] = own_up;
+      s.down_cost[i] = own_down;
+      continue;
     }
-    s.up_cost[i] = own_up;
-    s.down_cost[i] = own_down;
-    if (partner < 0) continue;
+    // A gain below the rounding of the sums is none.
+    const float enough = -1e-5f * unit;
+    std::int64_t columns[kLongest];
+    int ways[kLongest];
+    int length = 1;
+    columns[0] = i;
+    ways[0] = way;
     step(row, i, way);
-    step(row, partner, partner_way);
-    ++found;
-    s.fill(row);
+    while (true) {
+      columns[length] = partner.column;
+      ways[length++] = partner.way;
+      step(row, partner.column, partner.way);
+      s.close(partner.column);
+      if (total < enough || length == kLongest) break;
+      s.price(row);
+      partner = best_partner(s, row.gram, 0.0f, n);
+      total += partner.cost;
+      if (!(total < row.further * unit)) break;
+    }
+    if (total < enough)
+      ++found;
+    else
+      for (int k = length; k-- > 0;) step(row, columns[k], -ways[k]);
+    for (int k = 0; k < length; ++k) s.open(row, columns[k]);
+    s.price(row);
   }
   return found;
 }

@@ -14,6 +14,7 @@ struct RoundingRow {
   Ladder ladder;
   std::int64_t n = 0;
   const float* gram = nullptr;          // [n][n], positive diagonal
+  const float* diagonal = nullptr;      // [n]: of gram
   const float* weight = nullptr;        // [n]
   const std::int32_t* group = nullptr;  // [n]
   float* level = nullptr;               // [n]
@@ -21,7 +22,10 @@ struct RoundingRow {
   float* slope = nullptr;               // [n]: g
   float* scale = nullptr;               // by group
   float* zero = nullptr;                // by group
-  float* room = nullptr;                // [4 n]
+  // Chains whose first step, and whose sum so far, cost more than these shares of what the first step costs
+  // at a perfect start (d_j = 0) are given up.
+  float first = 0.5f, further = 0.3f;
+  float* room = nullptr;  // [4 n]
 };
 
 // The columns of one group.
@@ -40,9 +44,9 @@ namespace pare {
 
 // One code after the other to its best value, the others fixed. Returns how many moved.
 PARE_SIMD_DECLARE(std::int64_t rounding_sweep(const ::pare::quant::RoundingRow& row))
-// Two codes at once, each by one step, where that helps and neither helps alone: the first a code whose step
-// costs little, the second any. Returns how many pairs.
-PARE_SIMD_DECLARE(std::int64_t rounding_pairs(const ::pare::quant::RoundingRow& row))
+// Chains of two to twelve codes, each by one step, that lower the loss together: a code whose step costs
+// little, the one that goes best with it, and so on while the sum stays low. Returns how many chains.
+PARE_SIMD_DECLARE(std::int64_t rounding_chains(const ::pare::quant::RoundingRow& row))
 // h = (block of the matrix) level; `ht` = h target, `hl` = h level: the best scale for the levels is ht / hl.
 PARE_SIMD_DECLARE(void rounding_refit(const ::pare::quant::RoundingRow& row,
                                       const ::pare::quant::RoundingGroup& group, const float* target,

@@ -1,7 +1,7 @@
 // One layer method on weights and second moments from files, timed: what gptq_vs_torch.py compares with.
 //
 //   layer_file_bench FOLDER FORMAT METHOD REPEATS [THREADS [damp=0.01] [ridge=0.01] [stop=0.001] [sweeps=12]
-//   [pairs=1] [scales=1]]
+//   [effort=1] [scales=1]]
 //
 // For every NAME.weight.npy (float32 [out, in]) of FOLDER with NAME.gram.npy (float32 [in, in], E[x x^T]) and
 // perhaps NAME.held.npy (the same of other samples), writes NAME.METHOD.npy: the quantized weight. METHOD is
@@ -44,7 +44,7 @@ void set_option(quant::LayerOptions& options, const std::string& text) {
   if (key == "ridge") options.rounding.ridge = value;
   if (key == "stop") options.rounding.stop = value;
   if (key == "sweeps") options.rounding.sweeps = static_cast<int>(value);
-  if (key == "pairs") options.rounding.pairs = value != 0;
+  if (key == "effort") options.rounding.effort = static_cast<int>(value);
   if (key == "scales") options.rounding.scales = value != 0;
 }
 
