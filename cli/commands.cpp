@@ -28,7 +28,9 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   list.push_back(make_build());
   list.push_back(make_bench());
   list.push_back(make_verify());
+  list.push_back(make_explain());
   list.push_back(make_report());
+  list.push_back(make_compare());
   list.push_back(make_recipe_list());
   list.push_back(make_recipe_show());
   list.push_back(make_recipe_check());

@@ -32,6 +32,8 @@ std::unique_ptr<Command> make_build();
 std::unique_ptr<Command> make_bench();
 std::unique_ptr<Command> make_verify();
 std::unique_ptr<Command> make_report();
+std::unique_ptr<Command> make_explain();
+std::unique_ptr<Command> make_compare();
 std::unique_ptr<Command> make_recipe_list();
 std::unique_ptr<Command> make_recipe_show();
 std::unique_ptr<Command> make_recipe_check();

@@ -55,6 +55,8 @@ def commands(folder):
     yield ['run', RECIPE, '--out', folder + '/run', *SMALL[:-2], '--set', 'evaluate.metrics=[top1, output_sqnr_db, clipping_rate]']
     yield ['run', RECIPE, '--out', folder + '/dry', '--dry-run']
     yield ['report', folder + '/run']
+    yield ['explain', folder + '/run', 'logits']
+    yield ['compare', folder + '/run', folder + '/run']
     yield ['inspect', RESNET, '--layers']
     yield ['inspect', CHECKPOINT, '--layers', '--verify-data']
     yield ['infer', RESNET, '--input', f'image={folder}/x.npy']

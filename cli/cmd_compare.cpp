@@ -1,0 +1,94 @@
+#include "cli/commands.h"
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "recipes/compare_runs.h"
+#include "recipes/report_files.h"
+
+namespace pare {
+namespace {
+
+Json value_json(const std::optional<double>& value) { return value ? json_number(*value) : Json(nullptr); }
+
+std::string text(const std::optional<double>& value) { return value ? fmt::format("{:.6g}", *value) : "-"; }
+
+Json rows_json(const std::vector<ChangedValue>& rows) {
+  Json list = Json::array();
+  for (const ChangedValue& row : rows)
+    list.push_back({{"name", row.name}, {"a", value_json(row.a)}, {"b", value_json(row.b)}});
+  return list;
+}
+
+template <typename Row>
+Json texts_json(const std::vector<Row>& rows) {
+  Json list = Json::array();
+  for (const Row& row : rows) list.push_back({{"name", row.name}, {"a", row.a}, {"b", row.b}});
+  return list;
+}
+
+class Compare final : public Command {
+ public:
+  const char* name() const override { return "compare"; }
+  const char* what() const override { return "what changed between two runs"; }
+
+  void declare(Args& args) override {
+    args.positional("RUN_A", a_, "run folder, or a report.json")
+        .positional("RUN_B", b_, "another")
+        .example("pare compare runs/before runs/after");
+  }
+
+  int run(Context& context) override {
+    const RunComparison c = compare_runs(read_report(a_), read_report(b_));
+    for (const ChangedValue& row : c.metrics)
+      context.print(fmt::format("{:<28} {:>12} {:>12}", row.name, text(row.a), text(row.b)));
+    for (const ChangedValue& row : c.sizes)
+      context.print(fmt::format("{:<28} {:>12} {:>12}", row.name, text(row.a), text(row.b)));
+    for (const ChangedText& row : c.gates)
+      context.print(fmt::format("gate {}: {} | {}", row.name, row.a, row.b));
+    for (const ChangedText& row : c.provenance)
+      context.print(fmt::format("{}: {} | {}", row.name, row.a, row.b));
+    print_some(context, c);
+    if (c.same_result()) context.print("the same decisions, model and data");
+    Json layers = Json::array();
+    for (const ChangedDrift& row : c.layers)
+      layers.push_back({{"name", row.name},
+                        {"op", row.op},
+                        {"sqnr_db_a", json_number(row.sqnr_db_a)},
+                        {"sqnr_db_b", json_number(row.sqnr_db_b)}});
+    Json& json = context.document();
+    json["a"] = a_;
+    json["b"] = b_;
+    json["same_result"] = c.same_result();
+    json["metrics"] = rows_json(c.metrics);
+    json["sizes"] = rows_json(c.sizes);
+    json["stages"] = rows_json(c.seconds);
+    json["gates"] = texts_json(c.gates);
+    json["provenance"] = texts_json(c.provenance);
+    json["quantized"] = texts_json(c.quantized);
+    json["layers"] = std::move(layers);
+    return 0;
+  }
+
+ private:
+  // The document has all rows; people get the first ones.
+  static void print_some(Context& context, const RunComparison& c) {
+    constexpr std::size_t kShown = 20;
+    for (std::size_t i = 0; i < std::min(kShown, c.quantized.size()); ++i)
+      context.print(fmt::format("{}: {} | {}", c.quantized[i].name,
+                                c.quantized[i].a.empty() ? "-" : c.quantized[i].a,
+                                c.quantized[i].b.empty() ? "-" : c.quantized[i].b));
+    if (c.quantized.size() > kShown)
+      context.print(fmt::format("... and {} more decisions that differ", c.quantized.size() - kShown));
+    for (std::size_t i = 0; i < std::min<std::size_t>(5, c.layers.size()); ++i)
+      if (c.layers[i].sqnr_db_a - c.layers[i].sqnr_db_b > 0.1)
+        context.print(fmt::format("layer {} ({}): {:.1f} dB | {:.1f} dB", c.layers[i].name, c.layers[i].op,
+                                  c.layers[i].sqnr_db_a, c.layers[i].sqnr_db_b));
+  }
+
+  std::string a_, b_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_compare() { return std::make_unique<Compare>(); }
+
+}  // namespace pare
