@@ -77,7 +77,7 @@ class Build final : public Command {
     EngineProvenance provenance;
     provenance.pare_version = version();
     provenance.model = file_name(path_);
-    provenance.model_sha256 = sha256_of_file(path_);
+    provenance.model_sha256 = model_sha256(path_);
     provenance.device = facts.name;
     provenance.architecture = facts.architecture;
     for (const auto& [library, text] : facts.versions) provenance.versions.emplace_back(library, text);

@@ -36,7 +36,7 @@ class Calibrate final : public Command {
   }
 
   int run(Context& context) override {
-    DatasetSpec spec = data_argument(data_);
+    DatasetSpec spec = data_argument(data_, path_);
     check_output(output_, {path_, spec.path});
     Graph graph = load_model(path_);
     if (!as_is_) {

@@ -25,12 +25,13 @@ class Eval final : public Command {
   const char* what() const override { return "how good a model is, and how far from its reference"; }
 
   void declare(Args& args) override {
-    args.positional("CANDIDATE", candidate_, "ONNX file that is judged")
+    args.positional("CANDIDATE", candidate_, "ONNX file or checkpoint folder that is judged")
         .option("--data", "DATA", data_, kDataHelp, "evaluate.data")
         .required()
         .option("--reference", "MODEL", reference_, "the original, for comparisons and drops", "model.path")
         .option("--metric", "M", metrics_,
-                "top1, top5, cer (labels); top1_agreement, box_agreement, frame_agreement, output_sqnr_db, "
+                "top1, top5, cer (labels); perplexity, kl, token_agreement (text); top1_agreement, "
+                "box_agreement, frame_agreement, output_sqnr_db, "
                 "output_cosine, max_abs, clipping_rate (reference)",
                 "evaluate.metrics")
         .option("--gate", "G", gates_, "\"top1_drop<=0.005\"; one that fails gives exit code 1",
@@ -57,7 +58,8 @@ class Eval final : public Command {
     options.pool = &context.pool();
     options.progress = &context.progress();
     const Graph candidate = load_model(candidate_);
-    DatasetSpec spec = data_argument(data_);
+    DatasetSpec spec =
+        data_argument(data_, reference_.empty() || is_directory(candidate_) ? candidate_ : reference_);
     if (samples_ > 0) spec.samples = samples_;
     Dataset data(spec, model_inputs(candidate));
     options.metrics = metrics_.empty() ? default_metrics(data) : metrics_;
@@ -81,9 +83,9 @@ class Eval final : public Command {
                               baseline ? &*baseline : nullptr, evaluation.not_finite_candidate));
     fill_gates(report, results);
     report.verdict = verdict_text(report);
-    report.provenance = {{"candidate", sha256_of_file(candidate_)}, {"isa", pare::name(isa())}};
+    report.provenance = {{"candidate", model_sha256(candidate_)}, {"isa", pare::name(isa())}};
     if (!reference_.empty())
-      report.provenance.insert(report.provenance.begin(), {"reference", sha256_of_file(reference_)});
+      report.provenance.insert(report.provenance.begin(), {"reference", model_sha256(reference_)});
     for (const std::string& warning : report.warnings) context.warn(warning);
 
     print_summary(context, report);
@@ -108,6 +110,10 @@ class Eval final : public Command {
   }
   std::vector<std::string> default_metrics(const Dataset& data) const {
     std::vector<std::string> metrics;
+    if (data.has_tokens()) {
+      metrics.push_back("perplexity");
+      if (!reference_.empty()) metrics.insert(metrics.end(), {"kl", "token_agreement"});
+    }
     if (data.has_labels()) metrics.push_back("top1");
     if (data.has_texts() && !data.spec().alphabet.empty()) metrics.push_back("cer");
     if (!reference_.empty())

@@ -41,7 +41,8 @@ class Inspect final : public Command {
 
   void declare(Args& args) override {
     args.positional("MODEL", path_,
-                    "ONNX file, checkpoint folder, .safetensors, or an engine that `pare build` wrote", true)
+                    "ONNX file, checkpoint folder, .safetensors, GGUF, or an engine that `pare build` wrote",
+                    true)
         .flag("--layers", layers_, "every node with its inputs and outputs; of a checkpoint, every tensor")
         .flag("--verify-data", verify_data_,
               "read external data and compare it with the model's checksums; of a checkpoint, look for NaN "

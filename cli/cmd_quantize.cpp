@@ -73,7 +73,7 @@ class Quantize final : public Command {
                        "scheme '{}' quantizes activations, and there is no calibration data", spec_.scheme)
           .hint("give --data or --stats, or a scheme for weights alone (pare ops --formats)");
 
-    check_output(output_, {path_, stats_, data_.empty() ? "" : data_argument(data_).path});
+    check_output(output_, {path_, stats_, data_.empty() ? "" : data_argument(data_, path_).path});
     std::vector<std::string> odd;
     Graph graph = load_model(path_, &odd);
     for (const std::string& text : odd) context.warn(text);
@@ -121,7 +121,7 @@ class Quantize final : public Command {
   Statistics collect(Context& context, const Graph& graph, const QuantizeChoices& choices,
                      QuantizeInput& input, std::unique_ptr<Dataset>& calibration,
                      std::unique_ptr<Dataset>& held_out) const {
-    DatasetSpec spec = data_argument(data_);
+    DatasetSpec spec = data_argument(data_, path_);
     const std::int64_t wanted = samples_ > 0 ? samples_ : spec.samples > 0 ? spec.samples : kDefaultSamples;
     const bool scored = choices.calibrator == "auto" || choices.spec.method == "auto";
     spec.samples = wanted + (scored ? kHoldout : 0);

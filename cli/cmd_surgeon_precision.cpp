@@ -62,7 +62,7 @@ class SurgeonConvertPrecision final : public SurgeonVerb {
   void measure(Context& context, const Graph& original) {
     RangeMeter meter(std::make_shared<const Graph>(original), context.pool());
     if (!data_.empty()) {
-      DatasetSpec spec = data_argument(data_);
+      DatasetSpec spec = data_argument(data_, path());
       if (samples_ > 0 || spec.samples == 0) spec.samples = samples_ > 0 ? samples_ : kSamples;
       Dataset data(spec, model_inputs(original));
       for (std::int64_t begin = 0; begin < data.sample_count(); begin += data.batch_size()) {

@@ -86,7 +86,7 @@ class Verify final : public Command {
 
   std::int64_t from_data(Context& context, const Graph& graph, const OpenEngine& engine, Session& session,
                          std::vector<Sums>& sums) const {
-    DatasetSpec spec = data_argument(data_);
+    DatasetSpec spec = data_argument(data_, reference_);
     spec.samples = samples_;
     Dataset data(spec, model_inputs(graph));
     const std::int64_t batch = engine.file.provenance.batch, whole = data.sample_count() / batch * batch;

@@ -5,13 +5,16 @@
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
 #include "recipes/load.h"
+#include "recipes/text_data.h"
 
 namespace pare {
 
 const char* const kDataHelp =
     "FILE:key=value,... (images.npy:layout=nhwc_to_nchw,scale=1/255), or a YAML file with those keys";
 
-DatasetSpec data_argument(const std::string& text) {
+namespace {
+
+DatasetSpec parse(const std::string& text) {
   if (text.empty()) throw make_error(ErrorCode::kUsage, "--data is empty").hint(kDataHelp);
   const std::string kind = file_extension(text);
   if (kind == ".yaml" || kind == ".yml") {
@@ -23,6 +26,14 @@ DatasetSpec data_argument(const std::string& text) {
     return load_dataset_file(text).spec;
   }
   return parse_data_argument(text);
+}
+
+}  // namespace
+
+DatasetSpec data_argument(const std::string& text, const std::string& model) {
+  DatasetSpec spec = parse(text);
+  complete_text(spec, model);
+  return spec;
 }
 
 }  // namespace pare

@@ -9,7 +9,7 @@ namespace pare {
 
 extern const char* const kDataHelp;
 
-// Error kUsage or kBadFile. Keys that no reader of this build takes (text, audio) are kUnsupported.
-DatasetSpec data_argument(const std::string& text);
+// Text gets the tokenizer of the checkpoint `model`. Error kUsage or kBadFile.
+DatasetSpec data_argument(const std::string& text, const std::string& model);
 
 }  // namespace pare

@@ -14,6 +14,7 @@ namespace pare {
 
 namespace {
 
+constexpr std::int64_t kMostTokens = 2048;                  // of text in a batch: logits are wide
 constexpr std::int64_t kMostBatch = std::int64_t{1} << 32;  // bytes of one input at once
 
 struct FloatCount {
@@ -112,7 +113,10 @@ Dataset::Dataset(const DatasetSpec& spec, const std::vector<InputSpec>& model)
 Dataset::~Dataset() = default;
 
 std::int64_t Dataset::batch_size() const {
-  return fixed_batch_ > 0 ? fixed_batch_ : std::min(spec_.batch, sample_count());
+  if (fixed_batch_ > 0) return fixed_batch_;
+  const std::int64_t tokens = source_->tokens_of_row();
+  const std::int64_t most = tokens == 0 ? sample_count() : std::max<std::int64_t>(1, kMostTokens / tokens);
+  return std::min({spec_.batch, most, sample_count()});
 }
 
 std::int64_t Dataset::batch_end(std::int64_t begin, std::int64_t end, std::int64_t most) const {
@@ -223,6 +227,11 @@ Batch Dataset::read(std::int64_t begin, std::int64_t end, ThreadPool* pool) {
   }
   if (has_texts())
     for (const std::int64_t row : rows) batch.texts.push_back(labels_.texts[static_cast<std::size_t>(row)]);
+  if (const std::int64_t tokens = source_->tokens_of_row(); tokens > 0) {
+    batch.targets = Tensor::allocate(DType::kI64, {batch.count, tokens});
+    for (std::int64_t i = 0; i < batch.count; ++i)
+      source_->targets(rows[static_cast<std::size_t>(i)], batch.targets.mut<std::int64_t>() + i * tokens);
+  }
   if (begin > 0 && end > begin) {
     const std::int64_t before = rows_[static_cast<std::size_t>(begin - 1)];
     batch.starts_stream =
@@ -233,6 +242,7 @@ Batch Dataset::read(std::int64_t begin, std::int64_t end, ThreadPool* pool) {
 }
 
 void Dataset::refuse_all_zero() const {
+  if (has_tokens()) return;  // the kinds of tokens are all 0
   for (std::size_t c = 0; c < columns_.size(); ++c)
     if (!nonzero_[c] && columns_[c].source >= 0)
       throw make_error(ErrorCode::kUsage, "'{}' is zero in all samples of '{}'", inputs_[c].name, spec_.path)

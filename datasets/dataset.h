@@ -41,7 +41,8 @@ struct Batch {
   std::vector<Tensor> inputs;      // in the order of Dataset::inputs(); [count, ...]
   Tensor labels;                   // int64 [count]; empty without class numbers
   std::vector<std::string> texts;  // [count]; empty without texts
-  bool starts_stream = true;       // no state of what came before goes into it
+  Tensor targets;  // text: int64 [count, window], the token behind each; -1: not scored. Else empty
+  bool starts_stream = true;  // no state of what came before goes into it
 };
 
 class Dataset {
@@ -56,13 +57,14 @@ class Dataset {
   std::int64_t sample_count() const { return static_cast<std::int64_t>(rows_.size()); }
   bool has_labels() const { return !labels_.numbers.empty(); }  // class numbers
   bool has_texts() const { return !labels_.texts.empty(); }
+  bool has_tokens() const { return source_->tokens_of_row() > 0; }  // windows of text
   // In the model's order, with the shapes that the data has: [batch or the model's fixed size, ...]. A width
   // that differs from sample to sample is unknown. States and constants have their own whole shape.
   const std::vector<InputSpec>& inputs() const { return inputs_; }
   // The number of samples that the model takes at once when its first dimension is fixed, else 0. Then
   // sample_count() is a multiple of it, and whoever reads must ask for just as many.
   std::int64_t fixed_batch() const { return fixed_batch_; }
-  // spec.batch, or the model's fixed one; at most sample_count().
+  // spec.batch, or the model's fixed one; at most sample_count(), and of text some 2,048 tokens.
   std::int64_t batch_size() const;
   // Where a batch ends that begins at `begin`: after `most` samples or at `end`, and before a sample of
   // another shape; with states, before one of another stream.

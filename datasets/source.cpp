@@ -16,6 +16,8 @@ std::shared_ptr<const void> Source::owner(int) const { return nullptr; }
 std::string Source::row_name(std::int64_t) const { return ""; }
 bool Source::images() const { return false; }
 std::int64_t Source::stream_of(std::int64_t) const { return 0; }
+std::int64_t Source::tokens_of_row() const { return 0; }
+void Source::targets(std::int64_t, std::int64_t*) const {}
 
 namespace {
 
@@ -61,6 +63,7 @@ class ArraySource : public Source {
 std::string kind_of(const DatasetSpec& spec) {
   if (!spec.kind.empty()) return spec.kind;
   if (spec.frame > 0) return "audio";
+  if (is_text(spec)) return "text";
   if (is_directory(spec.path)) return "images";
   const MappedFile file(spec.path);  // says what is wrong with the path
   const auto bytes = file.bytes();
@@ -77,7 +80,8 @@ std::string kind_of(const DatasetSpec& spec) {
   if (extension == ".h5" || extension == ".hdf5") return "hdf5";
   throw make_error(ErrorCode::kBadFile, "'{}' is no data set that is known here", spec.path)
       .hint(
-          "a .npy, .npz or HDF5 file, or a folder of .jpg and .png, or audio (.wav, .npy) with frame=; for "
+          "a .npy, .npz, HDF5, .txt or .jsonl file, or a folder of .jpg and .png, or audio (.wav, .npy) with "
+          "frame=; for "
           "another name give kind=");
 }
 
@@ -101,6 +105,7 @@ std::unique_ptr<Source> open_source(const DatasetSpec& spec) {
   if (kind == "hdf5") return hdf5_source(spec.path);
   if (kind == "images") return image_source(spec);
   if (kind == "audio") return audio_source(spec);
+  if (kind == "text") return text_source(spec);
   if (kind == "synthetic")
     throw make_error(ErrorCode::kUsage, "generated data is only for `pare bench`")
         .hint("calibration and evaluation need real samples");

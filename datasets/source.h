@@ -44,6 +44,10 @@ class Source {
   // Rows of one number follow each other in time: frames of one clip. Pictures have one each; an array is
   // one.
   virtual std::int64_t stream_of(std::int64_t row) const;
+  // Text: tokens of a row, 0 for everything else. targets() gives for each the token that comes next, or -1
+  // where nothing is scored.
+  virtual std::int64_t tokens_of_row() const;
+  virtual void targets(std::int64_t row, std::int64_t* out) const;
 
  protected:
   std::vector<Column> columns_;
@@ -66,6 +70,13 @@ std::unique_ptr<Source> image_source(const DatasetSpec& spec);
 // where `frame` is missing, where files differ in type or a .wav in its rate; kBadFile, kUnsupported for
 // files.
 std::unique_ptr<Source> audio_source(const DatasetSpec& spec);
+
+// Windows of tokens (spec.h says how they are cut), of a .txt or .jsonl file, a pattern ("part_*.txt") or a
+// folder of such files, sorted by path. Columns input_ids, attention_mask (1: a token, 0: padding) and
+// token_type_ids (zeros), int64 [window]. Errors: kUsage where there is no tokenizer, where the text has no
+// whole window (with its number of tokens) or a window is longer than the model's positions; kBadFile for
+// files, and for a token beyond the model's embedding.
+std::unique_ptr<Source> text_source(const DatasetSpec& spec);
 
 // By spec.kind, or by what stands at spec.path: a folder, or a file's first bytes. `labels`, when it names
 // a key in the file, is one of the columns.

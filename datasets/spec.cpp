@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/base/paths.h"
 
 namespace pare {
 
@@ -12,7 +13,8 @@ const char* const kDatasetKeys[] = {
     "kind",          "input",     "inputs",   "labels",   "layout",    "scale",      "mean",
     "std",           "resize",    "crop",     "channels", "alpha",     "width_from", "frame",
     "context",       "rate",      "feedback", "reset",    "constants", "alphabet",   "blank",
-    "ignore_spaces", "threshold", "skip",     "samples",  "batch",     "shuffle",    "max_nonfinite"};
+    "ignore_spaces", "threshold", "skip",     "samples",  "batch",     "shuffle",    "max_nonfinite",
+    "window",        "stride",    "bos",      "join",     "field",     "tokenizer"};
 const std::size_t kDatasetKeyCount = std::size(kDatasetKeys);
 
 namespace {
@@ -129,6 +131,12 @@ bool split_file_key(const std::string& text, std::string& file, std::string& key
   return true;
 }
 
+bool is_text(const DatasetSpec& spec) {
+  if (!spec.kind.empty()) return spec.kind == "text";
+  const std::string extension = file_extension(spec.path);
+  return extension == ".txt" || extension == ".jsonl";
+}
+
 const char* name(DataLayout layout) {
   for (const auto& entry : kLayouts)
     if (entry.second == layout) return entry.first;
@@ -193,6 +201,18 @@ void set_dataset_key(DatasetSpec& spec, const std::string& key, const std::strin
     spec.ignore_spaces = one_of(key, value, {"true", "false"}) == "true";
   } else if (key == "threshold") {
     spec.threshold = parse_number(key, value);
+  } else if (key == "window") {
+    spec.window = parse_count(key, value, 1);
+  } else if (key == "stride") {
+    spec.stride = parse_count(key, value, 1);
+  } else if (key == "bos") {
+    spec.bos = one_of(key, value, {"none", "begin", "every"});
+  } else if (key == "join") {
+    spec.join = one_of(key, value, {"whole", "lines"});
+  } else if (key == "field") {
+    spec.field = value;
+  } else if (key == "tokenizer") {
+    spec.tokenizer = value;
   } else if (key == "boxes") {
     throw make_error(ErrorCode::kUsage, "data set key 'boxes' is a mapping, which does not go into one word")
         .hint("write the data set into a YAML file and give that: --data set.yaml");

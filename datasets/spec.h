@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "engine/base/tokenizer_spec.h"
 
 namespace pare {
 
@@ -30,7 +33,7 @@ struct BoxSpec {
 
 struct DatasetSpec {
   std::string path;
-  std::string kind;   // "npy", "npz", "hdf5", "images", "audio"; "": by what stands at `path`
+  std::string kind;   // "npy", "npz", "hdf5", "images", "audio", "text"; "": by what stands at `path`
   std::string input;  // the model's input that a file of one array feeds; "": the model has only one
   std::vector<std::pair<std::string, std::string>> inputs;  // model input -> key in the npz or HDF5 file
   // Integers: a .npy, a .csv of name,label, a key in the npz or HDF5 file. Texts: a .txt with one a line.
@@ -57,6 +60,18 @@ struct DatasetSpec {
   // new ones; what is left over at the end of a clip is dropped. `rate`: of the samples in .wav files, Hz.
   std::int64_t frame = 0, context = 0, rate = 0;
 
+  // Text: a sample is a window of `window` tokens, the next begins `stride` of them later; what is left over
+  // at the end is dropped. `join`: "whole" (the default: windows are cut out of the whole text; several files
+  // or entries one behind the other), "lines" (each line or entry is a sample of its own, padded at its end).
+  // `bos`: "none", "begin" (one in front of each file or entry), "every" (one begins each window). `field`:
+  // the key of a .jsonl that holds the text. Tokens are scored that have not been in a window before.
+  std::int64_t window = 0, stride = 0;  // 0: what the model takes; `window`
+  std::string bos, join, field;
+  std::string tokenizer;  // a checkpoint folder, GGUF or tokenizer.json; "": the model's own
+  // Set by whoever knows the model (recipes/text_data.h) before the data set is opened.
+  std::shared_ptr<const TokenizerSpec> tokens;
+  std::int64_t positions = 0, vocabulary = 0;  // that the model has; 0: not known
+
   // Stateful models: an input (zeros at first) and the output of the run before that goes there. With `reset`
   // "per_file" the state is zero again at the start of each clip or picture.
   std::vector<std::pair<std::string, std::string>> feedback;
@@ -79,6 +94,9 @@ struct DatasetSpec {
 
   bool has_arithmetic() const { return scale || !mean.empty() || !std.empty(); }
 };
+
+// kind is "text", or absent and the path ends in .txt or .jsonl.
+bool is_text(const DatasetSpec& spec);
 
 // The keys that set_dataset_key takes, besides `path`: for messages, help and the recipe's schema.
 extern const char* const kDatasetKeys[];

@@ -123,10 +123,10 @@ Evaluation compare_outputs(const Graph& reference, const Graph& candidate, Datas
   std::vector<Comparison> between;
   each_batch(data, {0, data.sample_count()}, options, "evaluating", [&](const Batch& batch) {
     const std::vector<Tensor> want = reference_run.run(batch);
-    reference_score.add(want, batch, nullptr);
+    reference_score.add(want, batch, nullptr, options.pool);
     std::vector<Tensor> by_fake, by_integer;
-    if (fake) fake_score.add(by_fake = fake_run->run(batch), batch, &want);
-    if (integer) integer_score.add(by_integer = integer_run->run(batch), batch, &want);
+    if (fake) fake_score.add(by_fake = fake_run->run(batch), batch, &want, options.pool);
+    if (integer) integer_score.add(by_integer = integer_run->run(batch), batch, &want, options.pool);
     if (!fake || !integer) return;
     between.resize(want.size());
     for (std::size_t i = 0; i < want.size(); ++i) between[i].add(by_fake[i].view(), by_integer[i].view());
@@ -176,7 +176,7 @@ MetricValues evaluate_alone(const Graph& graph, Dataset& data, const EvaluateOpt
   Runner run(graph, lower, data, options.pool);
   Scorer score(options.metrics, data, result_names(graph, data), false);
   each_batch(data, {0, data.sample_count()}, options, "evaluating",
-             [&](const Batch& batch) { score.add(run.run(batch), batch, nullptr); });
+             [&](const Batch& batch) { score.add(run.run(batch), batch, nullptr, options.pool); });
   return score.values();
 }
 

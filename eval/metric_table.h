@@ -7,8 +7,9 @@
 
 namespace pare {
 
-// What a metric needs of the data set beside its samples: class numbers; texts and an alphabet; `boxes`.
-enum class MetricNeeds { kNothing, kLabels, kTexts, kBoxes };
+// What a metric needs of the data set beside its samples: class numbers; texts and an alphabet; `boxes`;
+// windows of tokens.
+enum class MetricNeeds { kNothing, kLabels, kTexts, kBoxes, kTokens };
 
 struct MetricInfo {
   const char* name;

@@ -21,13 +21,17 @@ Scorer::Scorer(const std::vector<std::string>& metrics, const Dataset& data,
                const std::vector<std::string>& outputs, bool compared)
     : metrics_(metrics), compared_(compared), threshold_(data.spec().threshold.value_or(0.5)) {
   if (wants("cer")) text_.emplace(data.spec());
+  if (data.has_tokens() && (wants("perplexity") || wants("kl") || wants("token_agreement")))
+    tokens_.emplace();
   if (wants("box_agreement") && compared) boxes_.emplace(data.spec().boxes, outputs);
 }
 
-void Scorer::add(const std::vector<Tensor>& outputs, const Batch& batch,
-                 const std::vector<Tensor>* reference) {
+void Scorer::add(const std::vector<Tensor>& outputs, const Batch& batch, const std::vector<Tensor>* reference,
+                 ThreadPool* pool) {
   if (wants("top1")) top1_.add(outputs.at(0).view(), batch.labels.view());
   if (wants("top5")) top5_.add(outputs.at(0).view(), batch.labels.view());
+  if (tokens_)
+    tokens_->add(outputs.at(0), batch.targets, reference == nullptr ? nullptr : reference->data(), pool);
   if (text_) text_->add(to_float32(outputs.at(0).view()).view(), batch.texts);
   if (reference != nullptr) compare(outputs, *reference);
 }
@@ -55,7 +59,10 @@ MetricValues Scorer::values() const {
   if (wants("top1")) out["top1"] = top1_.share();
   if (wants("top5")) out["top5"] = top5_.share();
   if (text_) out["cer"] = text_->rate();
+  if (wants("perplexity") && tokens_) out["perplexity"] = tokens_->perplexity();
   if (!compared_ || outputs_.empty()) return out;
+  if (wants("kl") && tokens_) out["kl"] = tokens_->kl();
+  if (wants("token_agreement") && tokens_) out["token_agreement"] = tokens_->agreement();
   if (wants("top1_agreement")) out["top1_agreement"] = top1_agreement_.share();
   if (boxes_) out["box_agreement"] = boxes_->share();
   if (wants("frame_agreement"))
@@ -115,6 +122,8 @@ void check_metrics(const std::vector<std::string>& metrics, const Dataset& data,
     if (info->needs == MetricNeeds::kBoxes && !data.spec().boxes.given())
       refuse("description of boxes",
              "add boxes: {scores: OUTPUT, boxes: OUTPUT} to the data set's YAML file");
+    if (info->needs == MetricNeeds::kTokens && !data.has_tokens())
+      refuse("text", "give a .txt or .jsonl file as data, and a checkpoint or tokenizer=FOLDER with it");
     if (!info->absolute && !reference)
       throw make_error(ErrorCode::kUsage, "metric {} compares with a reference, and there is none", name)
           .hint("give a reference model");

@@ -11,6 +11,7 @@
 #include "eval/evaluate.h"
 #include "eval/task/boxes.h"
 #include "eval/task/ctc.h"
+#include "eval/task/text.h"
 
 namespace pare {
 
@@ -20,8 +21,10 @@ class Scorer {
   Scorer(const std::vector<std::string>& metrics, const Dataset& data,
          const std::vector<std::string>& outputs, bool compared);
 
-  // Results of one batch; `reference`, of the same batch by the reference, when `compared`.
-  void add(const std::vector<Tensor>& outputs, const Batch& batch, const std::vector<Tensor>* reference);
+  // Results of one batch; `reference`, of the same batch by the reference, when `compared`. `pool` may be
+  // null.
+  void add(const std::vector<Tensor>& outputs, const Batch& batch, const std::vector<Tensor>* reference,
+           ThreadPool* pool = nullptr);
 
   MetricValues values() const;
   std::int64_t not_finite(bool reference) const;
@@ -36,6 +39,7 @@ class Scorer {
   TopK top1_{1}, top5_{5}, top1_agreement_{1};
   std::optional<CtcText> text_;
   std::optional<BoxAgreement> boxes_;
+  std::optional<TokenMetrics> tokens_;
   std::int64_t frames_ = 0, frames_alike_ = 0;
   std::vector<Comparison> outputs_;
 };

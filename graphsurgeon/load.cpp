@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
+#include "engine/base/sha256.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
 #include "graphsurgeon/onnx/read.h"
 
@@ -47,16 +48,25 @@ ModelKind model_kind(const std::string& path) {
   return ModelKind::kOnnx;
 }
 
+std::string model_sha256(const std::string& path) {
+  if (!is_directory(path)) return sha256_of_file(path);
+  Sha256 hash;
+  for (const std::string& name : list_directory(path))
+    if (name == "config.json" || file_extension(name) == ".safetensors")
+      hash.update(name + " " + sha256_of_file(join_path(path, name)) + "\n");
+  return hex(hash.finish());
+}
+
 Graph load_model(const std::string& path, std::vector<std::string>* warnings) {
   const ModelKind kind = model_kind(path);
   ReadOptions options;
   options.warnings = warnings;
   if (kind == ModelKind::kOnnx) return read_onnx(path, options);
-  if (kind == ModelKind::kCheckpoint) return build_graph(open_checkpoint(path));
+  if (kind == ModelKind::kCheckpoint || kind == ModelKind::kGguf) return build_graph(open_checkpoint(path));
   throw make_error(ErrorCode::kUnsupported, "'{}' is a {} model, which this build cannot open as a graph",
                    path, model_kind_name(kind))
       .at(path)
-      .hint("Give an ONNX file or a checkpoint folder.");
+      .hint("Give an ONNX file, a checkpoint folder or a GGUF file.");
 }
 
 }  // namespace pare

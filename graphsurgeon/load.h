@@ -20,4 +20,8 @@ ModelKind model_kind(const std::string& path);
 // Errors: as read_onnx; kUnsupported for the kinds that this build does not open as a graph.
 Graph load_model(const std::string& path, std::vector<std::string>* warnings = nullptr);
 
+// SHA-256 of the file; of a checkpoint folder, of the names and SHA-256 of config.json and the weights,
+// sorted.
+std::string model_sha256(const std::string& path);
+
 }  // namespace pare

@@ -254,15 +254,19 @@ void describe_dataset(Fields& f, DatasetEntry& entry) {
   if (shuffle) d.shuffle = static_cast<std::uint64_t>(*shuffle);
   f.integer({.key = "max_nonfinite", .doc = "NaN and infinities that are let pass", .min = 0, .max = 9e15},
             d.max_nonfinite);
-  f.integer({.key = "window", .doc = "text: tokens of a sample", .min = 0, .max = 1e9}, entry.window);
+  f.integer({.key = "window", .doc = "text: tokens of a sample", .min = 0, .max = 1e9}, d.window);
   f.integer({.key = "stride", .doc = "text: tokens between the starts of samples", .min = 0, .max = 1e9},
-            entry.stride);
+            d.stride);
   f.text({.key = "bos", .doc = "text: begin-of-sequence tokens", .choices = {"none", "begin", "every"}},
-         entry.bos);
+         d.bos);
   f.text(
       {.key = "join", .doc = "text: cut from the whole, or each line alone", .choices = {"whole", "lines"}},
-      entry.join);
-  f.text({.key = "field", .doc = "jsonl: key that holds the text"}, entry.field);
+      d.join);
+  f.text({.key = "field", .doc = "jsonl: key that holds the text"}, d.field);
+  f.text({.key = "tokenizer",
+          .doc = "text: checkpoint folder or tokenizer.json; absent: the model's",
+          .path = true},
+         d.tokenizer);
 }
 
 void describe(Fields& f, Recipe& r) {

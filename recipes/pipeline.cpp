@@ -11,6 +11,7 @@
 #include "engine/base/paths.h"
 #include "engine/base/sha256.h"
 #include "eval/report_render.h"
+#include "graphsurgeon/load.h"
 #include "recipes/forecast.h"
 #include "recipes/quant_spec.h"
 #include "recipes/report_files.h"
@@ -45,7 +46,7 @@ void check_stage(const std::string& name, const char* option) {
 std::string fingerprint(const LoadedRecipe& recipe, const RunOptions& options) {
   Sha256 hash;
   const std::string model = recipe.recipe.resolve(recipe.recipe.model.path);
-  for (const std::string& part : {options.pare_version, recipe.text, sha256_of_file(model)}) {
+  for (const std::string& part : {options.pare_version, recipe.text, model_sha256(model)}) {
     hash.update_number(part.size());
     hash.update(part);
   }

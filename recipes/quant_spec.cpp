@@ -107,11 +107,6 @@ void check_supported(const Recipe& recipe) {
     throw make_error(ErrorCode::kUnsupported, "this build does not write {}", recipe.export_as.model)
         .at("export.model")
         .hint("use qdq_onnx");
-  for (const auto& [name, entry] : recipe.datasets)
-    if (entry.spec.kind == "text")
-      throw make_error(ErrorCode::kUnsupported, "this build does not read data of kind {}", entry.spec.kind)
-          .at(fmt::format("datasets.{}.kind", name))
-          .hint("npy, npz, hdf5, images or audio");
 }
 
 quant::Spec quant_spec(const QuantizeSpec& q) {

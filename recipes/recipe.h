@@ -17,12 +17,9 @@ struct ModelSpec {
   std::string path;  // ONNX file, checkpoint folder or GGUF; relative to the recipe
 };
 
-// A data set: what the readers take, and the keys of text.
+// A data set: what the readers take.
 struct DatasetEntry {
   DatasetSpec spec;
-  std::int64_t window = 0, stride = 0;           // text: tokens of a sample, and between starts; 0: unset
-  std::string bos, join;                         // text: none | begin | every; whole | lines
-  std::string field;                             // jsonl: the key that holds the text
   std::map<std::string, std::string> constants;  // as written; those that are numbers are in spec.constants
 };
 

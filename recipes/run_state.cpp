@@ -6,6 +6,7 @@
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/passes/passes.h"
 #include "recipes/stages.h"
+#include "recipes/text_data.h"
 
 namespace pare {
 
@@ -76,12 +77,14 @@ DatasetSpec resolved_dataset(const Recipe& recipe, const std::string& name) {
   DatasetSpec spec = recipe.datasets.at(name).spec;
   spec.path = recipe.resolve(spec.path);
   spec.alphabet = recipe.resolve(spec.alphabet);
+  spec.tokenizer = recipe.resolve(spec.tokenizer);
   for (std::string* text : {&spec.labels, &spec.width_from}) {
     const std::string path = recipe.resolve(*text);
     std::string file, key;
     if (split_file_key(path, file, key) || (!text->empty() && path_exists(path)))
       *text = path;  // else a key inside the data's own file
   }
+  complete_text(spec, recipe.resolve(recipe.model.path));
   return spec;
 }
 

@@ -12,6 +12,7 @@
 #include "eval/evaluate.h"
 #include "eval/report_render.h"
 #include "graphsurgeon/inspect.h"
+#include "graphsurgeon/load.h"
 #include "graphsurgeon/onnx/write.h"
 #include "quant/activation.h"
 #include "quant/audit.h"
@@ -45,7 +46,7 @@ Files run_load(RunState& state) {
   report.provenance.push_back({"recipe sha256", hex(sha256(state.loaded().text))});
   report.provenance.push_back({"recipe hash in the model", model_recipe_hash(r)});
   report.provenance.push_back({"model", file_name(r.model.path)});
-  report.provenance.push_back({"model sha256", sha256_of_file(model)});
+  report.provenance.push_back({"model sha256", model_sha256(model)});
   check_inputs(state.loaded());
   if (r.evaluate && !r.evaluate->baseline.empty()) read_baseline(r.resolve(r.evaluate->baseline));
   write_file_atomically(state.folder().file("recipe.yaml"), state.loaded().text);

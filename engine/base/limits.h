@@ -18,6 +18,7 @@ inline constexpr std::size_t kMaxJournalBytes = 64u << 20;  // the journal of a 
 inline constexpr std::size_t kMaxJsonDepth = 64;            // nested arrays and objects
 inline constexpr std::size_t kMaxYamlDepth = 32;            // nested sequences and mappings
 inline constexpr std::size_t kMaxTableBytes = 256u << 20;   // a label CSV, a list of files
+inline constexpr std::size_t kMaxTextBytes = 1024u << 20;   // one file of text for a language model
 
 // Headers in front of raw data.
 inline constexpr std::size_t kMaxNpyHeaderBytes = 1u << 20;            // the Python dict of a .npy

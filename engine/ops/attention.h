@@ -33,6 +33,7 @@ struct AttentionShape {
 AttentionShape check_attention(const OpCall& call);
 
 void add_attention_kernels(Registry& registry);
+void add_rotary_kernels(Registry& registry);
 void add_attention_references(Registry& registry);
 
 }  // namespace pare

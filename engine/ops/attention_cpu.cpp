@@ -149,9 +149,16 @@ class Attention {
     finish(i, to);
   }
 
+  // How many keys the rows up to query s look at, in whole panels: with causal attention those behind it add
+  // nothing, neither to a sum of exponentials nor to a product. All where somebody wants the scores.
+  std::int64_t seen_by(std::int64_t s) const {
+    if (!causal_ || scores_ != nullptr) return shape_.total;
+    return std::min(shape_.total, gemm_panels(shape_.past + s + 1) * gemm_panel());
+  }
+
   void query_rows(std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t count,
                   const Room& room) const {
-    const std::int64_t total = shape_.total;
+    const std::int64_t total = seen_by(s + count - 1);
     const auto multiply = PARE_SIMD_PICK(gemm_f32_task);
     GemmTask task;
     task.a = q_.head(b, h) + s * q_.row_step;
@@ -170,7 +177,7 @@ class Attention {
       if (cap_ > 0)
         for (std::int64_t j = 0; j < total; ++j) row[j] = cap_ * std::tanh(row[j] / cap_);
       if (mode_ < 2) keep(b, h, s + r, row);
-      mask_row(b, h, s + r, row);
+      mask_row(b, h, s + r, total, row);
       if (mode_ == 2) keep(b, h, s + r, row);
     }
     PARE_SIMD_PICK(softmax_rows)(room.scores, room.scores, count, total, false);
@@ -179,14 +186,18 @@ class Attention {
     GemmTask weigh;
     weigh.a = room.scores;
     weigh.lda = total;
-    weigh.b = room.values;
     weigh.m = count;
     weigh.k = total;
     weigh.n = v_.size;
     weigh.c = y_ + (flat ? (b * q_.seq + s) * q_.heads + h : (b * q_.heads + h) * q_.seq + s) * v_.size;
     weigh.ldc = flat ? q_.heads * v_.size : v_.size;
-    weigh.panel_end = gemm_panels(v_.size);
-    multiply(weigh);
+    for (std::int64_t panel = 0; panel < gemm_panels(v_.size); ++panel) {
+      // The panel begins where all keys count, of which only the first are walked.
+      weigh.b = room.values + panel * gemm_panel() * (shape_.total - total);
+      weigh.panel_begin = panel;
+      weigh.panel_end = panel + 1;
+      multiply(weigh);
+    }
   }
 
   void keep(std::int64_t b, std::int64_t h, std::int64_t s, const float* row) const {
@@ -195,8 +206,8 @@ class Attention {
   }
 
   // Keys that nothing hides by their place: causal, valid, and inside of the mask. The others are masked.
-  void mask_row(std::int64_t b, std::int64_t h, std::int64_t s, float* row) const {
-    std::int64_t seen = shape_.total;
+  void mask_row(std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t total, float* row) const {
+    std::int64_t seen = total;
     if (causal_) seen = std::min(seen, shape_.past + s + 1);
     if (!valid_.empty()) seen = std::clamp<std::int64_t>(valid_[static_cast<std::size_t>(b)], 0, seen);
     if (call_.has(3)) {
@@ -213,7 +224,7 @@ class Attention {
         for (std::int64_t j = 0; j < seen; ++j)
           if (call_.in[3].as<std::uint8_t>()[index + j] == 0) row[j] += kMasked;
     }
-    for (std::int64_t j = seen; j < shape_.total; ++j) row[j] += kMasked;  // NaN stays
+    for (std::int64_t j = seen; j < total; ++j) row[j] += kMasked;  // NaN stays
   }
 
   const OpCall& call_;

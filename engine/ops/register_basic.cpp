@@ -56,6 +56,7 @@ void register_basic(Registry& registry) {
   add_signal_references(registry);
   add_einsum_kernels(registry);
   add_attention_kernels(registry);
+  add_rotary_kernels(registry);
   add_attention_references(registry);
   add_group_query_attention(registry);
   add_linear_attention_references(registry);

@@ -2,12 +2,21 @@
 
 #include "engine/base/error.h"
 #include "engine/base/paths.h"
+#include "graphsurgeon/checkpoint/tokenizer_json.h"
+#include "graphsurgeon/gguf/gguf_model.h"
 
 namespace pare {
 
 Checkpoint open_checkpoint(const std::string& path) {
   Checkpoint checkpoint;
   checkpoint.path = path;
+  if (!is_directory(path)) {
+    const auto file = std::make_shared<const GgufFile>(open_gguf(path));
+    checkpoint.config = gguf_config(*file);
+    checkpoint.weights = gguf_weights(file);
+    checkpoint.family = find_family(checkpoint.config.model_type);
+    return checkpoint;
+  }
   const std::string config = join_path(path, "config.json");
   if (!is_regular_file(config))
     throw make_error(ErrorCode::kBadFile, "there is no config.json, which says what the weights are")
@@ -17,6 +26,10 @@ Checkpoint open_checkpoint(const std::string& path) {
   checkpoint.weights = open_safetensors_weights(path);
   checkpoint.family = find_family(checkpoint.config.model_type);
   return checkpoint;
+}
+
+TokenizerSpec checkpoint_tokenizer(const std::string& path) {
+  return is_directory(path) ? read_tokenizer(path) : gguf_tokenizer(open_gguf(path));
 }
 
 const Family& require_family(const Checkpoint& checkpoint) {

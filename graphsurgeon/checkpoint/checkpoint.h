@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/tokenizer_spec.h"
 #include "engine/ir/graph.h"
 #include "graphsurgeon/checkpoint/config.h"
 #include "graphsurgeon/checkpoint/weights.h"
@@ -24,6 +25,9 @@ struct Checkpoint {
 // A folder with config.json, or a GGUF file. Errors: those of weights.h and config.h. An unknown family is
 // none here: require_family() says it.
 Checkpoint open_checkpoint(const std::string& path);
+// That of the checkpoint: tokenizer.json of a folder, or what the GGUF file holds. Errors as tokenizer_json.h
+// and gguf_model.h say.
+TokenizerSpec checkpoint_tokenizer(const std::string& path);
 const Family& require_family(const Checkpoint& checkpoint);
 
 // Errors: an unknown family; weights that are not those of the config; NaN in them (builder.h).

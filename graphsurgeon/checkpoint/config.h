@@ -13,13 +13,13 @@ namespace pare {
 // `type`.
 struct RopeConfig {
   double theta = 10000;
-  std::string type = "default";  // default, linear, llama3, yarn, longrope; dynamic counts as default
+  std::string type = "default";  // default, linear, llama3, yarn, longrope, factors; dynamic is default
   double factor = 1;
   double low_frequency = 1, high_frequency = 4;   // llama3
   double beta_fast = 32, beta_slow = 1;           // yarn
   double attention_factor = 0;                    // yarn, longrope: of cos and sin; 0: by the factor
   std::int64_t original_context = 0;              // 0: the model's
-  std::vector<double> short_factor, long_factor;  // longrope, by pair
+  std::vector<double> short_factor, long_factor;  // longrope, by pair; factors: short
   double partial = 1;                             // share of a head that turns
   bool interleaved = false;                       // pairs are neighbours (GGUF's order), not halves
 };

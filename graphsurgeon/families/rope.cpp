@@ -44,6 +44,11 @@ RopeTables make_rope_tables(const RopeConfig& rope, std::int64_t head_size, std:
   const double original = static_cast<double>(rope.original_context > 0 ? rope.original_context : context);
   double factor = rope.factor, attention = rope.attention_factor;
   std::vector<double> by_pair(static_cast<std::size_t>(pairs), 1.0);
+  if (rope.type == "factors") {
+    by_pair = rope.short_factor;
+    if (static_cast<std::int64_t>(by_pair.size()) != pairs)
+      fail(ErrorCode::kBadFile, "there are {} factors of frequencies for {} pairs", by_pair.size(), pairs);
+  }
   if (rope.type == "longrope") {
     // The long factors hold for texts longer than the original context; one graph has one table.
     by_pair = static_cast<double>(positions) > original ? rope.long_factor : rope.short_factor;

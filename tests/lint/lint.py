@@ -51,6 +51,8 @@ FENCED = [
     (r'yaml-cpp/', ['recipes/yaml_parse.cpp'], 'one walker checks duplicate and unknown keys'),
     (r'dnnl|oneapi/', [], 'its results depend on batch and threads: docs/dependencies.md'),
     (r'jpeglib\.h|png\.h', ['datasets/*.cpp', 'tests/unit/datasets/*.cpp'], 'images are read by datasets'),
+    (r'pcre2\.h', ['datasets/text/pattern_pcre2.cpp'], 'a machine without it builds a stub'),
+    (r'utf8proc\.h', ['datasets/text/unicode_forms_utf8proc.cpp'], 'a machine without it builds a stub'),
     (r'zlib\.h', ['datasets/*.cpp', 'tests/unit/datasets/*.cpp'], 'archives are read by datasets'),
     (r'openssl/', ['engine/base/sha256.cpp', 'engine/base/sha1.cpp'], 'hashes are made by engine/base/sha256.h'),
     (r'filesystem$', ['engine/base/paths.cpp', 'tests/*.cpp'], 'use engine/base/paths.h'),

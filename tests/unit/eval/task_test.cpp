@@ -1,6 +1,7 @@
 // Metrics of tasks: text by CTC, boxes of a detector, decisions about frames.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -8,6 +9,7 @@
 #include "eval/scorer.h"
 #include "eval/task/boxes.h"
 #include "eval/task/ctc.h"
+#include "eval/task/text.h"
 #include "tests/unit/datasets/errors.h"
 #include "tests/unit/datasets/temporary.h"
 
@@ -224,6 +226,76 @@ TEST(Scorer, LargestOutputsAgree) {
   EXPECT_EQ(scorer.values().at("top1_agreement"), 2.0 / 3) << "of equal outputs the first is the largest";
 }
 
+// Against the formulas in double, over rows of every awkward length.
+TEST(TokenMetrics, AreThoseOfTheFormulas) {
+  for (const std::int64_t n : {1, 2, 7, 16, 511, 513, 2000}) {
+    constexpr std::int64_t kRows = 6;
+    Tensor mine = Tensor::allocate(DType::kF32, {2, 3, n}), theirs = Tensor::allocate(DType::kF32, {2, 3, n});
+    std::uint32_t state = 12345;
+    for (std::int64_t i = 0; i < kRows * n; ++i) {
+      state = state * 1664525 + 1013904223;
+      mine.mut<float>()[i] = static_cast<float>(state >> 8) * 0x1p-21F - 4;  // -4 .. 4
+      theirs.mut<float>()[i] = mine.as<float>()[i] + static_cast<float>(i % 5) * 0.01F;
+    }
+    Tensor targets = Tensor::from<std::int64_t>(DType::kI64, {2, 3}, {0, -1, n - 1, n / 2, 0, -1});
+    double nll = 0, kl = 0;
+    int scored = 0, alike = 0;
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      const float *q = mine.as<float>() + r * n, *p = theirs.as<float>() + r * n;
+      const std::int64_t target = targets.as<std::int64_t>()[r];
+      if (target < 0) continue;
+      double sum_q = 0, sum_p = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        sum_q += std::exp(static_cast<double>(q[i]));
+        sum_p += std::exp(static_cast<double>(p[i]));
+      }
+      nll += std::log(sum_q) - static_cast<double>(q[target]);
+      for (std::int64_t i = 0; i < n; ++i)
+        kl += std::exp(static_cast<double>(p[i])) / sum_p *
+              (static_cast<double>(p[i]) - std::log(sum_p) - static_cast<double>(q[i]) + std::log(sum_q));
+      ++scored;
+      alike += std::max_element(q, q + n) - q == std::max_element(p, p + n) - p ? 1 : 0;
+    }
+    ThreadPool pool(2);
+    for (const bool whole : {true, false}) {
+      TokenMetrics metrics;
+      if (whole) {
+        metrics.add(mine, targets, &theirs, &pool);
+      } else {
+        for (std::int64_t b = 0; b < 2; ++b) {
+          const auto part = [&](const Tensor& t, std::int64_t width) {
+            return Tensor::copy_of(t.dtype(), width == 1 ? Dims{1, 3} : Dims{1, 3, n},
+                                   t.as<std::byte>() + b * t.bytes() / 2,
+                                   static_cast<std::size_t>(t.bytes() / 2));
+          };
+          const Tensor reference = part(theirs, n + 1);
+          metrics.add(part(mine, n + 1), part(targets, 1), &reference, nullptr);
+        }
+      }
+      EXPECT_EQ(metrics.tokens(), scored);
+      // A sum of exponentials is within 40 * 2^-24 of its value, and so is its logarithm.
+      EXPECT_NEAR(metrics.mean_nll(), nll / scored, 40 * 0x1p-24);
+      EXPECT_NEAR(metrics.kl(), kl / scored, 40 * 0x1p-24);
+      EXPECT_EQ(metrics.agreement(), static_cast<double>(alike) / scored);
+    }
+  }
+}
+
+TEST(TokenMetrics, NanCountsAndWrongShapesAreRefused) {
+  const Tensor targets = Tensor::from<std::int64_t>(DType::kI64, {1, 1}, {0});
+  const Tensor nan = Tensor::from<float>(DType::kF32, {1, 1, 2}, {std::nanf(""), 1});
+  TokenMetrics metrics;
+  metrics.add(nan, targets, &nan, nullptr);
+  EXPECT_TRUE(std::isnan(metrics.perplexity()));
+  EXPECT_TRUE(std::isnan(metrics.kl()));
+  EXPECT_EQ(metrics.agreement(), 0);
+  EXPECT_TRUE(std::isnan(TokenMetrics().perplexity()));
+  EXPECT_ERROR(metrics.add(Tensor::from<float>(DType::kF32, {1, 2}, {0, 1}), targets, nullptr, nullptr),
+               "logits");
+  EXPECT_ERROR(metrics.add(nan, Tensor::from<std::int64_t>(DType::kI64, {1, 1}, {2}), nullptr, nullptr),
+               "token 2");
+}
+
 TEST(CheckMetrics, SaysWhatTheDataLacks) {
   TemporaryFolder folder;
   write_npy(folder.file("x.npy"), Tensor::from<float>(DType::kF32, {2, 1}, {1, 2}).view());
@@ -237,7 +309,8 @@ TEST(CheckMetrics, SaysWhatTheDataLacks) {
   EXPECT_ERROR(check("cer", ":labels=" + folder.file("n.npy")), "needs texts as labels");
   EXPECT_ERROR(check("cer", ":labels=" + folder.file("t.txt")), "needs alphabet");
   EXPECT_ERROR(check("box_agreement", ""), "needs description of boxes");
-  EXPECT_ERROR(check("perplexity", ""), "unsupported", "box_agreement");
+  EXPECT_ERROR(check("perplexity", ""), "needs text");
+  EXPECT_ERROR(check("embedding_cosine", ""), "unsupported", "box_agreement");
   check("cer", ":labels=" + folder.file("t.txt") + ",alphabet=" + folder.file("t.txt"));
 }
 

@@ -77,7 +77,7 @@ TEST(Recipe, ReadsTheDesignsExamples) {
   EXPECT_EQ(r.build->precision, "as_quantized");
 
   const Recipe prose = parse_recipe(kProse, "r.yaml", "", no_files()).recipe;
-  EXPECT_EQ(prose.datasets.at("valid").window, 512);
+  EXPECT_EQ(prose.datasets.at("valid").spec.window, 512);
   EXPECT_EQ(prose.quantize->share, (std::vector<std::string>{"qkv", "gate_up"}));
   EXPECT_FALSE(prose.calibrate.has_value());
 }

@@ -1,0 +1,25 @@
+// The model in a GGUF file: its config, weights under the names of its family, and tokenizer.
+#pragma once
+
+#include <memory>
+
+#include "engine/base/tokenizer_spec.h"
+#include "graphsurgeon/checkpoint/config.h"
+#include "graphsurgeon/checkpoint/weights.h"
+#include "graphsurgeon/gguf/gguf_file.h"
+
+namespace pare {
+
+// Architectures llama (Mistral and SmolLM2 too), qwen2, qwen3, phi3. Rows of attn_q and attn_k of llama lie
+// in GGUF's order, in which neighbours turn together: RopeConfig::interleaved says so. Errors: kUnsupported
+// for another architecture, kBadFile for metadata that are missing or make no model.
+ModelConfig gguf_config(const GgufFile& file);
+
+// Names become those of safetensors checkpoints; tensors of no known name keep theirs.
+std::unique_ptr<WeightStore> gguf_weights(std::shared_ptr<const GgufFile> file);
+
+// Byte-level BPE ("gpt2": pre-tokenizers gpt-2, default, smollm, llama-bpe, qwen2) and SentencePiece's BPE by
+// scores ("llama"). Errors: kUnsupported for others, by name; kBadFile.
+TokenizerSpec gguf_tokenizer(const GgufFile& file);
+
+}  // namespace pare

@@ -1,0 +1,200 @@
+// GGUF: block formats against the gguf package, files that lie, and the models and tokenizers in them
+// (tests/golden/gguf/make.py).
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "datasets/text/tokenizer.h"
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "engine/base/limits.h"
+#include "engine/base/mapped_file.h"
+#include "engine/base/paths.h"
+#include "engine/base/sha256.h"
+#include "engine/run/session.h"
+#include "graphsurgeon/checkpoint/checkpoint.h"
+#include "graphsurgeon/gguf/gguf_model.h"
+#include "graphsurgeon/safetensors.h"
+#include "tests/unit/test_paths.h"
+
+namespace pare {
+namespace {
+
+std::string golden(const std::string& name) { return source_path("tests/golden/gguf/" + name); }
+
+std::vector<std::uint8_t> random_bytes(std::uint64_t state, std::size_t count) {  // splitmix64
+  std::vector<std::uint8_t> bytes;
+  while (bytes.size() < count) {
+    state += 0x9E3779B97F4A7C15;
+    std::uint64_t z = state;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    z ^= z >> 31;
+    for (int i = 0; i < 8; ++i) bytes.push_back(static_cast<std::uint8_t>(z >> (8 * i)));
+  }
+  bytes.resize(count);
+  return bytes;
+}
+
+TEST(GgmlBlocks, AThousandBlocksAreThoseOfTheGgufPackage) {
+  const std::map<std::string, std::vector<std::size_t>> halves = {
+      {"Q4_0", {0}},    {"Q4_1", {0, 2}},   {"Q5_0", {0}},   {"Q5_1", {0, 2}},
+      {"Q8_0", {0}},    {"Q2_K", {80, 82}}, {"Q3_K", {108}}, {"Q4_K", {0, 2}},
+      {"Q5_K", {0, 2}}, {"Q6_K", {208}},    {"MXFP4", {}}};
+  const Json want = read_json_file(golden("blocks.json"));
+  int seen = 0;
+  for (int code = 0; code < 64; ++code) {
+    const GgmlType* type = find_ggml_type(code);
+    if (type == nullptr || type->decode == nullptr) continue;
+    ++seen;
+    const auto size = static_cast<std::size_t>(type->bytes);
+    std::vector<std::uint8_t> bytes = random_bytes(7 + static_cast<std::uint64_t>(code), 1000 * size);
+    for (std::size_t b = 0; b < 1000; ++b)
+      for (const std::size_t at : halves.at(type->name)) bytes[b * size + at + 1] &= 0xBF;
+    std::vector<float> values(1000 * static_cast<std::size_t>(type->block));
+    type->decode(bytes.data(), values.data(), 1000);
+    Sha256 hash;
+    hash.update(
+        std::string_view(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
+    EXPECT_EQ(hex(hash.finish()), want.at(type->name).get<std::string>()) << type->name;
+  }
+  EXPECT_EQ(seen, static_cast<int>(want.size()));
+}
+
+TEST(GgufModel, IsThatOfTransformers) {
+  const Checkpoint checkpoint = open_checkpoint(golden("llama3.gguf"));
+  EXPECT_TRUE(checkpoint.config.tied);
+  EXPECT_TRUE(checkpoint.config.rope.interleaved);
+  const auto want = read_safetensors(source_path("tests/golden/families/llama3/expected.safetensors"));
+  ThreadPool pool(2);
+  SessionOptions options;
+  options.pool = &pool;
+  Session session(std::make_shared<const Graph>(build_graph(checkpoint)), options);
+  const Tensor logits = session.run({want.at("input_ids")})[0];
+  const std::int64_t n = 12, v = want.at("prefill").dims()[2], length = logits.dims()[1];
+  double worst = 0;
+  for (std::int64_t b = 0; b < 2; ++b)
+    for (std::int64_t i = 0; i < n * v; ++i)
+      worst = std::max(worst, std::fabs(static_cast<double>(logits.as<float>()[b * length * v + i]) -
+                                        want.at("prefill").as<float>()[b * n * v + i]));
+  EXPECT_LT(worst, 1.8e-4);  // families_test.cpp has the derivation
+}
+
+TEST(GgufTokenizer, IsThatOfTheTokenizersLibrary) {
+  for (const char* name : {"smollm", "llama2"}) {
+    const Tokenizer tokenizer(gguf_tokenizer(open_gguf(golden(std::string(name) + ".gguf"))));
+    for (const Json& c :
+         read_json_file(source_path(std::string("tests/golden/tokenizers/") + name + ".cases.json"))) {
+      const auto text = c["text"].get<std::string>();
+      const auto ids = c["ids"].get<std::vector<std::int64_t>>();
+      EXPECT_EQ(tokenizer.encode(text), ids) << name << ": " << text;
+      EXPECT_EQ(tokenizer.encode(text, true), c["special"].get<std::vector<std::int64_t>>()) << text;
+      EXPECT_EQ(tokenizer.decode(ids), c["decoded"].get<std::string>()) << text;
+    }
+  }
+}
+
+// The fields of a small file by hand, so that each can be made wrong.
+class Writer {
+ public:
+  template <typename T>
+  Writer& put(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return *this;
+  }
+  Writer& text(const std::string& value) {
+    put(static_cast<std::uint64_t>(value.size()));
+    bytes_ += value;
+    return *this;
+  }
+  Writer& head(std::uint64_t tensors, std::uint64_t keys, std::uint32_t version = 3) {
+    bytes_ += "GGUF";
+    return put(version).put(tensors).put(keys);
+  }
+  Writer& tensor(const std::string& name, std::vector<std::uint64_t> sizes, std::uint32_t type,
+                 std::uint64_t offset) {
+    text(name).put(static_cast<std::uint32_t>(sizes.size()));
+    for (const std::uint64_t size : sizes) put(size);
+    return put(type).put(offset);
+  }
+  Writer& data(std::size_t count) {
+    bytes_.resize((bytes_.size() + 31) / 32 * 32 + count, '\1');
+    return *this;
+  }
+  std::string refusal() const {
+    try {
+      parse_gguf(std::as_bytes(std::span(bytes_)), nullptr, "x.gguf");
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.code() == ErrorCode::kBadFile || error.code() == ErrorCode::kUnsupported);
+      return std::string(error.what()) + "|" + error.where() + "|" + error.hint();
+    }
+    return "none";
+  }
+
+ private:
+  std::string bytes_;
+};
+
+TEST(GgufFileTest, WhatLiesIsRefused) {
+  const auto has = [](const Writer& writer, const char* word) {
+    const std::string text = writer.refusal();
+    EXPECT_NE(text.find(word), std::string::npos) << text;
+  };
+  EXPECT_EQ(Writer().head(1, 0).tensor("a", {32}, 8, 0).data(34).refusal(), "none");
+  has(Writer(), "the mark");
+  has(Writer().head(0, 0, 1), "version 1");
+  has(Writer().head(std::uint64_t{1} << 63, 0), "number of tensors");
+  has(Writer().head(0, std::uint64_t{1} << 63), "number of keys");
+  has(Writer().head(0, 1).put(std::uint64_t{1} << 63), "a key needs");
+  has(Writer().head(0, 1).text("k").put(std::uint32_t{77}), "type 77");
+  has(Writer().head(0, 1).text("k").put(std::uint32_t{9}).put(std::uint32_t{4}).put(std::uint64_t{1} << 62),
+      "array");
+  has(Writer().head(0, 1).text("k").put(std::uint32_t{9}).put(std::uint32_t{9}).put(std::uint64_t{1}),
+      "arrays in");
+  has(Writer().head(0, 2).text("k").put(std::uint32_t{0}).put('x').text("k").put(std::uint32_t{0}).put('x'),
+      "twice");
+  has(Writer().head(2, 0).tensor("a", {32}, 8, 0).tensor("a", {32}, 8, 64).data(98), "'a' is there twice");
+  has(Writer().head(1, 0).tensor("a", {33}, 8, 0).data(34), "no whole blocks");
+  has(Writer().head(1, 0).tensor("a", {32}, 99, 0).data(34), "Q4_K");
+  has(Writer().head(1, 0).tensor("a", {32}, 8, 0).data(33), "outside the file");
+  has(Writer().head(1, 0).tensor("a", {32}, 8, 31).data(99), "no multiple of 32");
+  has(Writer().head(1, 0).tensor("a", {std::uint64_t{1} << 40, std::uint64_t{1} << 40}, 0, 0).data(99),
+      "tensor 'a'");
+  has(Writer().head(2, 0).tensor("a", {64}, 8, 0).tensor("b", {32}, 8, 32).data(99), "overlap");
+  has(Writer().head(0, 1).text("general.alignment").put(std::uint32_t{4}).put(std::uint32_t{7}),
+      "no power of two");
+}
+
+// SmolLM2 out of a package (models/fetch_packages.py DIR; PARE_PACKAGES=DIR): every recorded tensor and text.
+TEST(GgufFileTest, SmolLm2IsAsRecorded) {
+  const char* packages = std::getenv("PARE_PACKAGES");
+  if (packages == nullptr || !has_shared_files()) GTEST_SKIP() << "PARE_PACKAGES names no folder of packages";
+  const std::string path = join_path(packages, "smollm2/SmolLM2-135M-Instruct.Q4_1.gguf");
+  const Json want = read_json_file(shared_path("expected/packages/smollm2/smollm2.json"));
+  const GgufFile file = open_gguf(path);
+  ASSERT_EQ(file.tensors.size(), want["tensors"].size());
+  for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+    const Json& t = want["tensors"][i];
+    EXPECT_EQ(file.tensors[i].name, t["name"].get<std::string>());
+    EXPECT_EQ(file.tensors[i].type->name, t["type"].get<std::string>());
+    EXPECT_EQ(file.tensors[i].dims, t["shape"].get<Dims>());
+    EXPECT_EQ(file.tensors[i].bytes.size(), t["bytes"].get<std::size_t>());
+    const auto recorded = want["dequantized"]["tensors"].find(file.tensors[i].name);
+    if (recorded == want["dequantized"]["tensors"].end()) continue;
+    Sha256 hash;
+    hash.update(gguf_tensor(file, file.tensors[i]).byte_span());
+    EXPECT_EQ(hex(hash.finish()), (*recorded)["sha256"].get<std::string>()) << file.tensors[i].name;
+  }
+  const Tokenizer tokenizer(gguf_tokenizer(file));
+  for (const Json& c : want["encodings"]) {
+    const auto ids = c["ids"].get<std::vector<std::int64_t>>();
+    EXPECT_EQ(tokenizer.encode(c["text"].get<std::string>()), ids) << c["text"].get<std::string>();
+    const std::string back = tokenizer.decode(ids, false);
+    EXPECT_EQ(back == c["text"].get<std::string>(), c["decodes_to_text"].get<bool>()) << back;
+  }
+}
+
+}  // namespace
+}  // namespace pare
