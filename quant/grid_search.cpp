@@ -6,69 +6,11 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
+#include "quant/grid_search_groups.h"
 #include "quant/grid_search_lanes.h"
 
 namespace pare::quant {
 namespace {
-
-const float* importance_of(const RowShape& shape, const GridSearch& options, std::int64_t row) {
-  if (options.importance == nullptr) return nullptr;
-  return options.importance + (options.importance_rows == 0 ? 0 : row / options.importance_rows) * shape.cols;
-}
-
-void check_importance(const RowShape& shape, const GridSearch& options) {
-  if (options.importance == nullptr || shape.rows == 0) return;
-  const std::int64_t lines =
-      options.importance_rows == 0 ? 1 : (shape.rows - 1) / options.importance_rows + 1;
-  for (std::int64_t i = 0; i < lines * shape.cols; ++i)
-    if (!(options.importance[i] >= 0) || !std::isfinite(options.importance[i]))
-      fail(ErrorCode::kBadFile, "the importance of column {} is NaN, infinite or negative", i % shape.cols);
-}
-
-// The group with this index among the scales of the weight.
-WeightGroup group_at(const GridFormat& format, const GridSource& source, std::int64_t index) {
-  const RowShape& shape = source.shape;
-  const std::int64_t a_row = groups_of(format, shape), row = index / a_row;
-  std::int64_t begin = 0, n = shape.cols;
-  if (format.group != 0) {
-    const std::int64_t a_segment = (shape.segment + format.group - 1) / format.group;
-    const std::int64_t segment = index % a_row / a_segment, at = index % a_segment * format.group;
-    begin = segment * shape.segment + at;
-    n = std::min(format.group, shape.segment - at);
-  }
-  const float* h = importance_of(shape, source.options, row);
-  return {source.weight + row * shape.cols + begin, h == nullptr ? nullptr : h + begin, n, index};
-}
-
-// A group longer than a lane has a batch of its own.
-std::int64_t lanes_of(const GridFormat& format, const RowShape& shape) {
-  const std::int64_t width = format.group == 0 ? shape.cols : std::min(format.group, shape.segment);
-  return width > SearchBatch::kLongest ? 1 : kSearchLanes;
-}
-
-std::int64_t batches_of(const GridFormat& format, const RowShape& shape, std::int64_t stride) {
-  const std::int64_t groups = shape.rows * groups_of(format, shape), lanes = lanes_of(format, shape);
-  return ((groups + lanes - 1) / lanes + stride - 1) / stride;
-}
-
-// Calls body(batch, number) over all groups, or over every `stride`-th batch. What a batch holds does not
-// depend on threads.
-void for_batches(const GridFormat& format, const GridSource& source, std::int64_t stride, ThreadPool& pool,
-                 const std::function<void(SearchBatch&, std::int64_t)>& body) {
-  const std::int64_t groups = source.shape.rows * groups_of(format, source.shape);
-  const std::int64_t lanes = lanes_of(format, source.shape);
-  pool.parallel_for(batches_of(format, source.shape, stride), 1, [&](std::int64_t begin, std::int64_t end) {
-    SearchBatch batch;
-    WeightGroup list[kSearchLanes];
-    for (std::int64_t b = begin; b < end; ++b) {
-      const std::int64_t first = b * stride * lanes;
-      const auto n = static_cast<int>(std::min(lanes, groups - first));
-      for (int l = 0; l < n; ++l) list[l] = group_at(format, source, first + l);
-      batch.load(list, n);
-      body(batch, b);
-    }
-  });
-}
 
 // Calls body(first group, groups, extremes) for 16 groups at a time: the rule of amax needs no more of them.
 void for_extremes(const GridFormat& format, const RowShape& shape, const float* weight, ThreadPool& pool,
@@ -112,9 +54,10 @@ std::vector<double> errors_of(const GridFormat& format, const std::vector<float>
                               const GridSource& source, std::int64_t stride, ThreadPool& pool) {
   std::vector<LaneSearch> searches;
   for (const float global : globals) searches.emplace_back(format, global);
-  const std::int64_t batches = batches_of(format, source.shape, stride);
+  const GramBlocks grams(format, source);
+  const std::int64_t batches = (grams.batches().count() + stride - 1) / stride;
   std::vector<double> each(static_cast<std::size_t>(batches) * globals.size());
-  for_batches(format, source, stride, pool, [&](SearchBatch& batch, std::int64_t b) {
+  for_batches(format, source, grams, stride, pool, [&](SearchBatch& batch, std::int64_t b) {
     for (std::size_t g = 0; g < globals.size(); ++g) {
       const LaneChoice choice = searches[g].search(batch);
       double sum = 0;
@@ -151,7 +94,7 @@ Grid choose_grid(const GridFormat& format, const RowShape& shape, const float* w
                    put(first, n, lanes.amax(low, high));
                  });
   else
-    for_batches(format, source, 1, pool, [&](SearchBatch& batch, std::int64_t) {
+    for_batches(format, source, GramBlocks(format, source), 1, pool, [&](SearchBatch& batch, std::int64_t) {
       put(batch.group(0).index, batch.count(),
           options.four_over_six ? lanes.four_over_six(batch) : lanes.search(batch));
     });
@@ -187,6 +130,29 @@ float choose_global(const GridFormat& format, const std::vector<GridSource>& sou
   return globals[static_cast<std::size_t>(std::min_element(total.begin(), total.end()) - total.begin())];
 }
 
+namespace {
+
+// Sum over the groups of a row of e^T G e.
+double quadratic_error(const GridFormat& format, const RowShape& shape, const GridSearch& options,
+                       std::int64_t row, const float* w, const float* values) {
+  const GridSource one{RowShape{1, shape.cols, shape.segment}, w, {}};
+  const std::int64_t line = options.importance_rows == 0 ? 0 : row / options.importance_rows;
+  const float* gram = options.gram + line * shape.cols * shape.cols;
+  double sum = 0;
+  for (std::int64_t g = 0; g < groups_of(format, shape); ++g) {
+    const WeightGroup group = group_at(format, one, g);
+    const std::int64_t begin = group.w - w;
+    for (std::int64_t i = begin; i < begin + group.n; ++i)
+      for (std::int64_t j = begin; j < begin + group.n; ++j)
+        sum += static_cast<double>(gram[i * shape.cols + j]) *
+               (static_cast<double>(w[i]) - static_cast<double>(values[i])) *
+               (static_cast<double>(w[j]) - static_cast<double>(values[j]));
+  }
+  return sum;
+}
+
+}  // namespace
+
 double grid_error(const GridFormat& format, const RowShape& shape, const Grid& grid, const float* weight,
                   const GridSearch& options, ThreadPool& pool) {
   const std::int64_t groups = groups_of(format, shape);
@@ -206,6 +172,10 @@ double grid_error(const GridFormat& format, const RowShape& shape, const Grid& g
       const float* w = weight + row * shape.cols;
       encode(format, one, line, w, codes.data(), inline_pool);
       decode(format, one, line, codes.data(), values.data(), inline_pool);
+      if (options.gram != nullptr) {
+        rows[static_cast<std::size_t>(row)] = quadratic_error(format, shape, options, row, w, values.data());
+        continue;
+      }
       const float* h = importance_of(shape, options, row);
       double sum = 0;
       for (std::int64_t i = 0; i < shape.cols; ++i) {

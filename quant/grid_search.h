@@ -35,6 +35,12 @@ struct GridSearch {
   const float* importance = nullptr;
   std::int64_t importance_rows = 0;
 
+  // The error of a group as the output sees it, e^T G e with G its part of E[x x^T], in place of the
+  // importance (Model Optimizer's local Hessian): [n, cols, cols], lines as above, symmetric. Groups of at
+  // most 128. No window of scale codes is proven for it: 4 below and 9 above that of the largest magnitude
+  // are tried.
+  const float* gram = nullptr;
+
   // Two-level formats: the global scale to use; 0: chosen here: amax / (largest code * 448), or, where
   // search_global is set, the multiple of that, of nine over one octave, of least total error (of 2048 groups
   // at even distances in a larger weight). What matters is which E4M3 codes the groups' scales fall between,

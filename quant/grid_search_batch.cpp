@@ -24,8 +24,9 @@ void join(double* lanes) {
 
 }  // namespace
 
-void SearchBatch::load(const WeightGroup* groups, int count) {
+void SearchBatch::load(const WeightGroup* groups, int count, const LaneGram& gram) {
   count_ = count;
+  gram_ = gram;
   long_ = count == 1 && groups[0].n > kLongest;
   std::copy_n(groups, count, groups_);
   std::fill_n(h_back_, kSearchLanes, 1.0);
@@ -44,6 +45,10 @@ void SearchBatch::load(const WeightGroup* groups, int count) {
   } else {
     gather_lanes();
   }
+  if (gram.blocks != nullptr) {
+    std::copy_n(gram.units, kSearchLanes, h_back_);
+    work_.resize(static_cast<std::size_t>(2 * rows_ * kSearchLanes));
+  }
   for (int l = 0; l < kSearchLanes; ++l) {
     factor_[l] = static_cast<double>(normalizer(std::max(-lowest_[l], highest_[l])));
     back_[l] = 1 / factor_[l];
@@ -56,7 +61,7 @@ void SearchBatch::gather_lanes() {
   std::int64_t n[kSearchLanes] = {};
   const float* w[kSearchLanes] = {};
   const float* h[kSearchLanes] = {};
-  rows_ = 0;
+  rows_ = gram_.width;
   for (int l = 0; l < count_; ++l) {
     w[l] = groups_[l].w, h[l] = groups_[l].h, n[l] = groups_[l].n;
     rows_ = std::max(rows_, n[l]);
@@ -120,6 +125,12 @@ void SearchBatch::for_tiles(const Body& body) {
 
 void SearchBatch::sums(const SearchCodec& codec, const SearchLanes* lanes, int count, SearchPass pass,
                        SearchSums* sums) {
+  if (gram_.blocks != nullptr && pass == SearchPass::kExact) {
+    const SearchTile group{x_.data(), nullptr, rows_};
+    for (int c = 0; c < count; ++c)
+      PARE_SIMD_PICK(search_quadratic)(group, codec, lanes[c], gram_.blocks, work_.data(), sums + c);
+    return;
+  }
   const auto kernel = PARE_SIMD_PICK(search_sums);
   bool fresh = true;
   for_tiles([&](const SearchTile& tile) {
@@ -134,6 +145,12 @@ void SearchBatch::sums(const SearchCodec& codec, const SearchLanes* lanes, int c
 }
 
 void SearchBatch::errors(const SearchCodec& codec, const SearchLanes* lanes, int count, double* errors) {
+  for (int c = 0; gram_.blocks != nullptr && c < count; ++c) {
+    SearchSums one;
+    sums(codec, lanes + c, 1, SearchPass::kExact, &one);
+    std::copy_n(one.ee, kSearchLanes, errors + c * kSearchLanes);
+  }
+  if (gram_.blocks != nullptr) return;
   std::fill_n(errors, count * kSearchLanes, 0.0);
   const auto kernel = PARE_SIMD_PICK(search_errors);
   for_tiles([&](const SearchTile& tile) { kernel(tile, codec, lanes, count, errors); });

@@ -26,9 +26,16 @@ class SearchBatch {
 
   // 1 to 16 groups no longer than kLongest, or one of any length. All have an importance or none has; one of
   // zeros alone counts as ones. NaN or infinity: Error kBadFile.
-  void load(const WeightGroup* groups, int count);
+  // With a gram, [width][width][16], errors are e^T G e, and units[16] are what its lanes were divided by.
+  struct LaneGram {
+    const float* blocks = nullptr;
+    std::int64_t width = 0;
+    const double* units = nullptr;
+  };
+  void load(const WeightGroup* groups, int count, const LaneGram& gram);
 
   int count() const { return count_; }
+  bool has_gram() const { return gram_.blocks != nullptr; }
   bool is_long() const { return long_; }  // all lanes are one group
   const WeightGroup& group(int lane) const { return groups_[lane]; }
   // Of every lane: extremes of its weights extended to hold 0; the same multiplied by factor(); 1 / factor().
@@ -41,6 +48,7 @@ class SearchBatch {
   // What turns a lane's errors into those of the weights as they are.
   double unit(int lane) const { return back_[lane] * back_[lane] * h_back_[lane]; }
 
+  // With a gram: of exact passes, and of errors; others rank by the importance.
   void sums(const SearchCodec& codec, const SearchLanes* lanes, int count, SearchPass pass, SearchSums* sums);
   void errors(const SearchCodec& codec, const SearchLanes* lanes, int count, double* errors);
   void clipped(const float* edge, double* errors);
@@ -62,7 +70,8 @@ class SearchBatch {
   double h_back_[kSearchLanes] = {};
   float h_factor_ = 1;  // of a long group; 0: importances are 1
   std::int64_t rows_ = 0;
-  std::vector<float> x_, h_;
+  LaneGram gram_;
+  std::vector<float> x_, h_, work_;
 };
 
 }  // namespace pare::quant

@@ -38,8 +38,6 @@ bool is_normal(float x) {
   return bits >= 0x00800000u && bits < 0x7F800000u;
 }
 
-float level(int code, float global) { return decode_e4m3(static_cast<std::uint8_t>(code)) * global; }
-
 // Grids of so many parts: the error of few weights jumps about from scale to scale, and more of them find
 // more of its dips.
 int dense(const SearchBatch& batch) { return batch.group(0).n <= 1024 ? 4 : 1; }
@@ -51,23 +49,19 @@ double root(double x, int times) {
 
 }  // namespace
 
-struct LaneSearch::Trial {
-  SearchBatch& batch;
-  LaneChoice best;
-  SearchKept kept;
-
-  Trial(SearchBatch& b, const LaneChoice& start) : batch(b), best(start) {
-    for (int k = 0; k < SearchKept::kCount; ++k)
-      for (int l = 0; l < kLanes; ++l) {
-        kept.score[k][l] = kInfinity;
-        kept.scale[k][l] = static_cast<double>(start.scale[l]) * b.factor()[l];
-        kept.zero[k][l] = start.zero[l];
-        kept.error[l] = kInfinity;
-        kept.error_scale[l] = kept.scale[k][l];
-        kept.error_zero[l] = start.zero[l];
-      }
+LaneSearch::Trial::Trial(SearchBatch& b, const LaneChoice& start) : batch(b), best(start) {
+  for (int l = 0; l < kLanes; ++l) {
+    const double scale = static_cast<double>(start.scale[l]) * b.factor()[l];
+    for (int k = 0; k < SearchKept::kCount; ++k) {
+      kept.score[k][l] = kInfinity;
+      kept.scale[k][l] = scale;
+      kept.zero[k][l] = start.zero[l];
+    }
+    kept.error[l] = kInfinity;
+    kept.error_scale[l] = scale;
+    kept.error_zero[l] = start.zero[l];
   }
-};
+}
 
 LaneSearch::LaneSearch(const GridFormat& format, float global)
     : format_(format),
@@ -115,7 +109,7 @@ LaneChoice LaneSearch::amax(const float* low, const float* high) const {
   if (format_.scales == DType::kE4M3FN) {
     for (int l = 0; l < kLanes; ++l) {
       const double wanted = std::clamp(scales[l] / static_cast<double>(global_), 0x1p-9, 448.0);
-      const float scale = level(encode_e4m3(static_cast<float>(wanted)), global_);
+      const float scale = level(encode_e4m3(static_cast<float>(wanted)));
       choice.scale[l] = largest[l] == 0 || !is_normal(scale) ? global_ : scale;
     }
   } else if (format_.scales == DType::kE8M0) {
@@ -154,20 +148,6 @@ LaneChoice LaneSearch::search(SearchBatch& batch) const {
     if (batch.low()[l] != 0 || batch.high()[l] != 0) continue;
     trial.best.scale[l] = start.scale[l];
     trial.best.zero[l] = start.zero[l];
-  }
-  return trial.best;
-}
-
-LaneChoice LaneSearch::four_over_six(SearchBatch& batch) const {
-  Trial trial(batch, amax(batch.lowest(), batch.highest()));
-  std::fill_n(trial.best.error, kLanes, kInfinity);
-  float scales[kLanes];
-  for (const double code : {6.0, 4.0}) {
-    for (int l = 0; l < kLanes; ++l) {
-      const double largest = std::max(-batch.low()[l], batch.high()[l]) * batch.back()[l];
-      scales[l] = largest == 0 ? global_ : round_scale(format_, largest / code, global_);
-    }
-    take(trial, scales);
   }
   return trial.best;
 }
@@ -383,89 +363,6 @@ void LaneSearch::search_floats(Trial& trial) const {
   }
   if (!coarse) try_around(trial, ratio);
   finish(trial);
-}
-
-void LaneSearch::take(Trial& trial, const float* candidates) const {
-  const double zeros[kLanes] = {};
-  float scales[kLanes];
-  for (int l = 0; l < kLanes; ++l) scales[l] = candidates[l] <= limit_ ? candidates[l] : trial.best.scale[l];
-  SearchLanes lanes;
-  double errors[kLanes];
-  fill(trial.batch, scales, zeros, lanes);
-  trial.batch.errors(codec_, &lanes, 1, errors);
-  for (int l = 0; l < kLanes; ++l) {
-    const bool better = errors[l] < trial.best.error[l];
-    trial.best.error[l] = better ? errors[l] : trial.best.error[l];
-    trial.best.scale[l] = better ? scales[l] : trial.best.scale[l];
-  }
-}
-
-// Steps down the scales that could still be better: what they clip is already an error, and no smaller scale
-// clips less. scale_of(lane, step) is 0 at the end.
-template <class Next>
-void LaneSearch::descend(Trial& trial, const Next& scale_of) const {
-  for (int step = 0;; ++step) {
-    float scales[kLanes], edge[kLanes];
-    for (int l = 0; l < kLanes; ++l) {
-      scales[l] = scale_of(l, step);
-      edge[l] = static_cast<float>(static_cast<double>(scales[l]) * trial.batch.factor()[l] * widest_);
-    }
-    double clipped[kLanes];
-    trial.batch.clipped(edge, clipped);
-    bool any = false;
-    for (int l = 0; l < kLanes; ++l) {
-      const bool open = scales[l] != 0 && clipped[l] < trial.best.error[l];
-      any |= open;
-      if (!open) scales[l] = trial.best.scale[l];
-    }
-    if (!any) return;
-    take(trial, scales);
-  }
-}
-
-// Which E4M3 codes can be best (docs/accuracy.md has the proof):
-//   above   a scale of twice another has no step that the other lacks, where the other clips nothing. Codes
-//           that are 8 apart are an octave apart, so 8 codes from that of amax on are enough; below code 8,
-//           where the scales are subnormal, all up to 15
-//   below   descend()
-void LaneSearch::search_levels(Trial& trial) const {
-  constexpr int kBelow = 3;
-  int base[kLanes];
-  bool subnormal = false;
-  for (int l = 0; l < kLanes; ++l) {
-    base[l] = encode_e4m3(trial.best.scale[l] / global_);
-    subnormal |= base[l] < 8;
-  }
-  // With many codes, a scale rounded down by 1/16 may clip what twice it holds: one code more.
-  const int above = careful() ? 8 : 7;
-  float scales[kLanes];
-  for (int k = -kBelow; k <= above; ++k) {
-    if (k == 0) continue;  // amax
-    for (int l = 0; l < kLanes; ++l) scales[l] = level(std::clamp(base[l] + k, 1, 126), global_);
-    take(trial, scales);
-  }
-  for (int k = 8; subnormal && k < 16; ++k) {
-    for (int l = 0; l < kLanes; ++l) scales[l] = base[l] < 8 ? level(k, global_) : trial.best.scale[l];
-    take(trial, scales);
-  }
-  descend(trial, [&](int l, int step) {
-    const int code = base[l] - kBelow - 1 - step;
-    return code >= 1 ? level(code, global_) : 0.0f;
-  });
-}
-
-// The same with powers of two: amax's own rounds down, so only the next above is of use.
-void LaneSearch::search_exponents(Trial& trial) const {
-  const LaneChoice start = trial.best;
-  float scales[kLanes];
-  for (int l = 0; l < kLanes; ++l)
-    scales[l] = start.scale[l] < 0x1p127f ? start.scale[l] * 2 : start.scale[l];
-  take(trial, scales);
-  descend(trial, [&](int l, int step) {
-    const auto bits =
-        static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(start.scale[l]) >> 23) - 1 - step;
-    return bits >= 1 ? std::bit_cast<float>(bits << 23) : 0.0f;
-  });
 }
 
 }  // namespace pare::quant

@@ -30,7 +30,14 @@ class LaneSearch {
   LaneChoice search(SearchBatch& batch) const;
 
  private:
-  struct Trial;  // a search in progress
+  // A search in progress.
+  struct Trial {
+    SearchBatch& batch;
+    LaneChoice best;
+    SearchKept kept;
+
+    Trial(SearchBatch& batch, const LaneChoice& start);
+  };
 
   void search_symmetric(Trial& trial) const;
   void search_asymmetric(Trial& trial) const;
@@ -56,6 +63,7 @@ class LaneSearch {
   // least-squares scales of their codes.
   void offer(Trial& trial, double* scales, const double* zeros) const;
   void take(Trial& trial, const float* candidates) const;
+  float level(int code) const;  // the scale of an E4M3 code
   // Many codes: the error is a ragged function of the scale, and more than one candidate is followed up.
   bool careful() const { return largest_ - lowest_ > 100; }
   void finish(Trial& trial) const;

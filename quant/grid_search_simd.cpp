@@ -172,6 +172,42 @@ void search_errors(const SearchTile& tile, const SearchCodec& codec, const Searc
                                                                                errors);
 }
 
+void search_quadratic(const SearchTile& tile, const SearchCodec& codec, const SearchLanes& lanes,
+                      const float* gram, float* work, SearchSums* sums) {
+  const std::int64_t n = tile.rows;
+  float* errors = work;
+  float* counts = work + n * kLanes;
+  const F32 smallest = F32::set(codec.smallest_normal), magic = F32::set(codec.magic);
+  for (int v = 0; v < kLanes; v += F32::kLanes) {
+    const F32 scale = F32::load(lanes.scale + v), low = F32::load(lanes.low + v),
+              high = F32::load(lanes.high + v);
+    for (std::int64_t i = v; i < n * kLanes; i += kLanes) {
+      const F32 x = F32::load(tile.x + i), quotient = x / scale;
+      const F32 d = codec.is_integer ? steps<true>(quotient, low, high, smallest, magic)
+                                     : steps<false>(quotient, low, high, smallest, magic);
+      d.store(counts + i);
+      (x - d * scale).store(errors + i);
+    }
+    F32 ee = F32::zero(), ed = F32::zero(), dd = F32::zero();
+    const float* g = gram + v;
+    for (std::int64_t i = v; i < n * kLanes; i += kLanes) {
+      F32 ge = F32::zero(), gd = F32::zero();
+      for (std::int64_t j = v; j < n * kLanes; j += kLanes, g += kLanes) {
+        const F32 weight = F32::load(g);
+        ge = ge + weight * F32::load(errors + j);
+        gd = gd + weight * F32::load(counts + j);
+      }
+      const F32 e = F32::load(errors + i), d = F32::load(counts + i);
+      ee = ee + e * ge;
+      ed = ed + d * ge;
+      dd = dd + d * gd;
+    }
+    add(ee, sums->ee + v, true);
+    add(ed, sums->ed + v, true);
+    add(dd, sums->dd + v, true);
+  }
+}
+
 void search_clipped(const SearchTile& tile, const float* edge, double* errors) {
   for (int v = 0; v < kLanes; v += F32::kLanes) {
     const F32 limit = F32::load(edge + v);

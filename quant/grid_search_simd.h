@@ -53,6 +53,11 @@ PARE_SIMD_DECLARE(void search_sums(const SearchTile& tile, const SearchCodec& co
 // Only ee, exact: errors[count][16].
 PARE_SIMD_DECLARE(void search_errors(const SearchTile& tile, const SearchCodec& codec,
                                      const SearchLanes* lanes, int count, double* errors))
+// The same of one candidate and a whole group with products e^T G e, e^T G d, d^T G d for ee, ed, dd. Exact.
+// gram is [rows][rows][16]; work has room for 2 * rows * 16.
+PARE_SIMD_DECLARE(void search_quadratic(const SearchTile& tile, const SearchCodec& codec,
+                                        const SearchLanes& lanes, const float* gram, float* work,
+                                        SearchSums* sums))
 // errors[16] += sum of h * max(|x| - edge, 0)^2.
 PARE_SIMD_DECLARE(void search_clipped(const SearchTile& tile, const float* edge, double* errors))
 

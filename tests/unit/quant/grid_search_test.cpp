@@ -362,6 +362,81 @@ TEST(GridSearch, NeverWorseThanTheFormerChannelSearch) {
     }
 }
 
+// E[x x^T] of inputs that depend on each other, [cols, cols]: neighbours correlate by .7 and scales differ.
+std::vector<float> correlated(std::int64_t cols) {
+  std::vector<float> gram(static_cast<std::size_t>(cols * cols));
+  for (std::int64_t i = 0; i < cols; ++i)
+    for (std::int64_t j = 0; j < cols; ++j)
+      gram[static_cast<std::size_t>(i * cols + j)] =
+          static_cast<float>(std::pow(.7, std::abs(i - j)) * std::exp2(i % 5) * std::exp2(j % 5));
+  return gram;
+}
+
+TEST(GridSearch, GramOfAGroup) {
+  ThreadPool pool(2);
+  const Isa before = isa();
+  const RowShape shape{12, 104, 52};  // groups of 16, the last of a segment 4 wide
+  const std::vector<float> w = typical(false, shape.count());
+  std::vector<float> gram = correlated(104), other = correlated(104), diagonal;
+  for (std::size_t i = 0; i < gram.size(); ++i) other[i] *= 3;
+  for (std::size_t i = 0; i < 104; ++i) diagonal.push_back(gram[i * 105]);
+  gram.insert(gram.end(), other.begin(), other.end());  // rows 6 to 11 have a matrix of their own
+  GridSearch quadratic, weighted;
+  quadratic.gram = gram.data();
+  quadratic.importance_rows = 6;
+  weighted.importance = diagonal.data();
+  for (const GridFormat& format : formats_of_interest()) {
+    SCOPED_TRACE(label(format));
+    const auto error = [&](const Grid& grid) {
+      return grid_error(format, shape, grid, w.data(), quadratic, pool);
+    };
+    const Grid found = choose_grid(format, shape, w.data(), quadratic, pool);
+    EXPECT_LT(error(found), error(amax_grid(format, shape, w.data(), pool)));
+    // The importance alone knows nothing of what errors of neighbours cancel.
+    EXPECT_LT(error(found), 1.02 * error(choose_grid(format, shape, w.data(), weighted, pool)));
+    for (const Isa level : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+      if (level > best_isa()) continue;
+      set_isa(level);
+      EXPECT_EQ(choose_grid(format, shape, w.data(), quadratic, pool).scales, found.scales) << name(level);
+    }
+    set_isa(before);
+  }
+}
+
+// Against every scale code, by the same quadratic error.
+TEST(GridSearch, NvFp4WithGramIsNearTheSweep) {
+  ThreadPool pool(2);
+  const GridFormat format = format_of(DType::kE2M1, 16, DType::kE4M3FN);
+  const RowShape shape = RowShape::whole(60, 64);
+  const std::vector<float> w = typical(true, shape.count()), gram = correlated(64);
+  GridSearch options;
+  options.gram = gram.data();
+  options.global = 2e-5f;
+  const Grid found = choose_grid(format, shape, w.data(), options, pool);
+  double sum = 0;
+  // One group at a time has the code, the others the found scales: errors add up.
+  const double total = grid_error(format, shape, found, w.data(), options, pool);
+  const RowShape row{1, 64, 64};
+  ThreadPool single(1);
+  for (std::int64_t r = 0; r < shape.rows; ++r) {
+    Grid line;
+    line.global = found.global;
+    line.scales.assign(found.scales.begin() + r * 4, found.scales.begin() + (r + 1) * 4);
+    const double whole = grid_error(format, row, line, w.data() + r * 64, options, single);
+    for (std::size_t g = 0; g < 4; ++g) {
+      double best = whole;
+      const float kept = line.scales[g];
+      for (int code = 1; code < 127; ++code) {
+        line.scales[g] = decode_e4m3(static_cast<std::uint8_t>(code)) * found.global;
+        best = std::min(best, grid_error(format, row, line, w.data() + r * 64, options, single));
+      }
+      line.scales[g] = kept;
+      sum += whole - best;
+    }
+  }
+  EXPECT_LE(sum, 0.01 * total);
+}
+
 TEST(GridSearch, FourOverSixLiesBetween) {
   ThreadPool pool(1);
   const GridFormat format = format_of(DType::kE2M1, 16, DType::kE4M3FN);
