@@ -264,7 +264,8 @@ void LaneSearch::full(const SearchBatch& batch, const bool* negative, const doub
 
 namespace {
 
-// How far apart `1 + 2^halvings` powers from `first` down to `last` lie; a seventh of it at least in between.
+// How far apart 1 + 2^halvings powers from `first` down to `last` lie. At least a seventh of `first` lies
+// between them: the spread of the weights says what is worth trying, not what is best.
 double spacing(double first, double last, int halvings) {
   return root(std::clamp(last / std::fabs(first), 0.02, 0.85), halvings);
 }
@@ -309,28 +310,21 @@ void LaneSearch::search_symmetric(Trial& trial) const {
 }
 
 void LaneSearch::search_asymmetric(Trial& trial) const {
-  const double* start = trial.best.zero;
-  const bool positive[kLanes] = {};
+  // A grid of scales with the zero point of the range, then zero points further from it and nearer again,
+  // with the scales around the best so far.
+  const bool few = largest_ - lowest_ < 16, positive[kLanes] = {};
+  const int halvings = few ? 2 : 5;
   double last[kLanes], first[kLanes], ratio[kLanes], zeros[kLanes], center[kLanes];
+  std::copy_n(trial.best.zero, kLanes, zeros);
   finest(trial, last);
-  const bool coarse = largest_ - lowest_ < 16;
-  // Few codes: zero points nearby, each with its grid. Many: a fine grid with the zero point of the range,
-  // then zero points further and further from it.
-  const auto grid = [&](double offset, int halvings) {
-    for (int l = 0; l < kLanes; ++l) zeros[l] = std::clamp(start[l] + offset, lowest_, largest_);
-    full(trial.batch, positive, zeros, first);
-    for (int l = 0; l < kLanes; ++l) {
-      first[l] *= coarse ? 1.09 : 1.01;
-      ratio[l] = spacing(first[l], last[l], halvings);
-    }
-    try_powers(trial, first, ratio, (1 << halvings) + 1, zeros);
-  };
-  if (coarse)
-    for (const int offset : {0, -1, 1, -2, 2}) grid(offset, 2);
-  else
-    grid(0, 5);
-  for (const int offset : {12, 6, 3, 1}) {
-    if (coarse && offset > 1) continue;
+  full(trial.batch, positive, zeros, first);
+  for (int l = 0; l < kLanes; ++l) {
+    first[l] *= few ? 1.09 : 1.01;
+    ratio[l] = spacing(first[l], last[l], halvings);
+  }
+  try_powers(trial, first, ratio, (1 << halvings) + 1, zeros);
+  for (const int offset : {12, 6, 2, 1}) {
+    if (few && offset > 2) continue;
     for (int l = 0; l < kLanes; ++l) {
       center[l] = trial.kept.zero[0][l];
       first[l] = trial.kept.scale[0][l] / ratio[l];
