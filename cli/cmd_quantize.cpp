@@ -15,6 +15,7 @@
 #include "graphsurgeon/simplify.h"
 #include "quant/activation.h"
 #include "quant/audit.h"
+#include "recipes/export_model.h"
 #include "recipes/given_scales.h"
 #include "recipes/layer_journal.h"
 #include "recipes/plan_report.h"
@@ -33,8 +34,8 @@ class Quantize final : public Command {
 
   void declare(Args& args) override {
     args.positional("MODEL", path_, "ONNX file")
-        .option("--format", "SCHEME", spec_.scheme, "int8, fp8 ... (`pare ops --formats` lists them)",
-                "quantize.scheme")
+        .option("--format", "SCHEME", spec_.scheme,
+                "int8, fp8, int4, nvfp4, w4a8 ... (`pare ops --formats` lists them)", "quantize.scheme")
         .required()
         .option("-o,--output", "OUT", output_, "where to write the model")
         .required()
@@ -47,12 +48,20 @@ class Quantize final : public Command {
         .option("--calibrator", "C", spec_.activations.calibrator,
                 "auto, minmax, entropy, mse, percentile(99.99)", "quantize.activations.calibrator")
         .option("--target", "T", spec_.target, "pare, tensorrt or onnxruntime", "quantize.target")
-        .flag("--asymmetric", asymmetric_, "activations with a zero point", "quantize.activations.symmetric")
+        .option("--group-size", "N", spec_.group_size,
+                "inputs that share a scale (int4, uint4, int3: 128; int2: 64)", "quantize.group_size")
+        .flag("--asymmetric", asymmetric_,
+              "zero points for activations, or for weights of a weights-only scheme",
+              "quantize.activations.symmetric, quantize.weights.symmetric")
         .option("--ops", "OP", spec_.ops, "only these operators", "quantize.ops")
         .option("--exclude", "NAME", spec_.ignore, "leave a node in float: its name, or 're:PATTERN'",
                 "quantize.ignore")
-        .option("--export", "E", export_, "qdq_onnx", "export.model")
+        .option(
+            "--export", "E", export_,
+            "qdq_onnx, trt_onnx (TensorRT's operators), matmul_nbits (ONNX Runtime), qoperator, trt_cache",
+            "export.model")
         .option("--opset", "N", opset_, "ONNX opset of the result (default: the input's)", "export.opset")
+        .example("pare quantize vit.onnx --format int4 --group-size 32 -o int4.onnx")
         .example("pare quantize resnet.onnx --format int8 -o int8.onnx \\")
         .example("    --data \"images.npy:layout=nhwc_to_nchw,scale=1/255,mean=0.286,std=0.353\"");
   }
@@ -61,12 +70,13 @@ class Quantize final : public Command {
     if (!data_.empty() && !stats_.empty())
       throw make_error(ErrorCode::kUsage, "--data and --stats contradict each other")
           .hint("keep one of them");
-    if (export_ != "qdq_onnx")
-      throw make_error(ErrorCode::kUnsupported, "this build does not write {}", export_)
-          .at("--export")
-          .hint("use qdq_onnx");
-    if (asymmetric_) spec_.activations.symmetric = false;
+    // Zero points are for activations; for weights where these are all that is quantized.
+    if (asymmetric_) {
+      const quant::Format& a = quant::scheme_from_name(spec_.scheme).activations;
+      (a.active() ? spec_.activations.symmetric : spec_.weights.symmetric) = false;
+    }
     const QuantizeChoices choices = quantize_choices(spec_);
+    check_export(export_, choices.spec);
     const bool needs_statistics = quant::needs_statistics(choices.spec);
     if (needs_statistics && data_.empty() && stats_.empty())
       throw make_error(ErrorCode::kUsage,
@@ -109,9 +119,9 @@ class Quantize final : public Command {
     WriteOptions write;
     write.opset = static_cast<int>(opset_);
     write.inline_limit = kStreamedWeights;
-    const WriteReport written = write_onnx(outcome.quantized, output_, write);
-    for (const std::string& why : written.why) context.warn(why);
-    const quant::AuditResult audit = quant::audit(outcome.source, outcome.plan, load_model(output_));
+    const Exported exported = export_model(outcome, export_, output_, write);
+    for (const std::string& note : exported.notes) context.warn(note);
+    const quant::AuditResult audit = audit_export(outcome, export_, output_);
     report(context, outcome, audit);
     return audit.passed() ? 0 : 1;
   }
@@ -146,7 +156,8 @@ class Quantize final : public Command {
     Report r;
     report_outcome(r, outcome);
     for (const std::string& warning : r.warnings) context.warn(warning);
-    const ModelSummary before = inspect_model(path_), after = inspect_model(output_);
+    const ModelSummary before = inspect_model(path_);
+    const ModelSummary after = export_ == "trt_cache" ? before : inspect_model(output_);
     double error = 0, elements = 0;
     for (const quant::WeightPlan& weight : outcome.plan.weights) {
       error += weight.mse * static_cast<double>(weight.codes.size());

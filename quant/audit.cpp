@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "engine/base/error.h"
 #include "engine/numeric/pack.h"
 #include "engine/numeric/table.h"
+#include "engine/run/evaluate.h"
 #include "quant/activation.h"
 #include "quant/apply_activation.h"
 
@@ -22,6 +24,7 @@ class Auditor {
     if (!enter(site.path)) return complain(name, "its subgraph is not in the file");
     bool any = false;
     for (const Use& use : site.uses) {
+      if (in_other_form(use, site, plan, name)) continue;
       const Node* dq = dequantizer(use, name);
       if (dq == nullptr) continue;
       any = true;
@@ -80,7 +83,7 @@ class Auditor {
           complain(name, fmt::format("{} has axis {}, {} was decided", node->op,
                                      node->attr("axis", std::int64_t{1}), axis));
         const Tensor zero = node->in.size() > 2 ? constant(node->in[2]) : Tensor{};
-        if (zero.empty() || !equal_bytes(zero, zeros))
+        if (zero.empty() ? !all_zero(zeros) : !equal_bytes(zero, zeros))
           complain(name, fmt::format("{} has another zero point than {} {}", node->op,
                                      pare::name(site.format.dtype), plan.zero_point));
       }
@@ -136,6 +139,57 @@ class Auditor {
       return nullptr;
     }
     return &back_->node(producer);
+  }
+
+  // Reads the weight through operators on constants, DequantizeLinear not the last of them; compared then.
+  bool in_other_form(const Use& use, const WeightSite& site, const WeightPlan& plan,
+                     const std::string& name) {
+    const Node* reader = counterpart(source_->node(use.node));
+    if (reader != nullptr && reader->is("Add") && !source_->node(use.node).is("Add")) {
+      const NodeId product = back_->producer(reader->in[0]);  // MatMulNBits with a bias
+      reader = product == NodeId::kNone ? nullptr : &back_->node(product);
+    }
+    if (reader == nullptr || static_cast<std::size_t>(use.slot) >= reader->in.size()) return false;
+    const ValueId in = reader->in[static_cast<std::size_t>(use.slot)];
+    const NodeId maker = in == ValueId::kNone ? NodeId::kNone : back_->producer(in);
+    if (maker == NodeId::kNone || back_->node(maker).is("DequantizeLinear")) return false;
+    const std::optional<Tensor> got = evaluated(in, kDeepest);
+    if (!got) return false;
+    const Tensor want = dequantized(site, plan);
+    result_.codes += want.size();
+    if (!equal_bytes(*got, want) && !is_transposed(*got, want))
+      complain(name, "the file dequantizes to other values than decided");
+    return true;
+  }
+
+  static constexpr int kDeepest = 8;
+
+  std::optional<Tensor> evaluated(ValueId id, int depth) const {
+    if (id == ValueId::kNone) return Tensor{};
+    if (back_->is_constant(id)) return back_->value(id).constant;
+    const NodeId producer = back_->producer(id);
+    if (producer == NodeId::kNone || depth == 0) return std::nullopt;
+    Graph one;  // the node alone, its inputs constants
+    Node node = back_->node(producer);
+    if (node.out.size() != 1) return std::nullopt;
+    for (ValueId& in : node.in) {
+      if (in == ValueId::kNone) continue;
+      std::optional<Tensor> value = evaluated(in, depth - 1);
+      if (!value) return std::nullopt;
+      in = one.add_constant("in" + std::to_string(one.value_count()), std::move(*value));
+    }
+    Value out = back_->value(id);
+    node.out = {one.add_value(std::move(out))};
+    const NodeId made = one.add_node(std::move(node));
+    return evaluate_constant_node(one, one.node(made))[0];
+  }
+
+  static bool is_transposed(const Tensor& a, const Tensor& b) {
+    if (a.dims().size() != 2 || b.dims() != Dims{a.dims()[1], a.dims()[0]}) return false;
+    for (std::int64_t i = 0; i < a.dims()[0]; ++i)
+      for (std::int64_t j = 0; j < a.dims()[1]; ++j)
+        if (a.as<float>()[i * a.dims()[1] + j] != b.as<float>()[j * a.dims()[0] + i]) return false;
+    return true;
   }
 
   void same(const std::string& tensor, const char* what, const Tensor& got, const Tensor& want) {
@@ -247,6 +301,36 @@ class Auditor {
 };
 
 }  // namespace
+
+AuditResult audit_constants(const Graph& source, const Plan& plan, const Graph& read_back) {
+  AuditResult result;
+  const auto same = [&](const std::string& tensor, const std::string& name, const Tensor& want) {
+    if (want.empty()) return;
+    const ValueId id = read_back.find_value(name);
+    result.codes += want.size();
+    if (id == ValueId::kNone || !read_back.is_constant(id))
+      result.mismatches.push_back({tensor, fmt::format("'{}' is not in the file", name)});
+    else if (!equal_bytes(read_back.value(id).constant, want))
+      result.mismatches.push_back({tensor, fmt::format("'{}' differs from what was decided", name)});
+  };
+  for (std::size_t i = 0; i < plan.weights.size(); ++i) {
+    const WeightSite& site = plan.placement.weights[i];
+    if (!site.path.empty()) continue;
+    const std::string& base = source.value(site.value).name;
+    ++result.tensors;
+    same(base, base + "_quantized", plan.weights[i].codes);
+    same(base, base + "_scale", plan.weights[i].scales);
+    same(base, base + "_zero_point", plan.weights[i].zero_points);
+  }
+  for (std::size_t i = 0; i < plan.activations.size(); ++i) {
+    const ActivationSite& site = plan.placement.activations[i];
+    if (!site.path.empty()) continue;
+    const std::string& base = source.value(site.value).name;
+    ++result.tensors;
+    same(base, base + "_scale", activation_scales(plan.activations[i]));
+  }
+  return result;
+}
 
 AuditResult audit(const Graph& source, const Plan& plan, const Graph& read_back) {
   Auditor auditor(source, read_back);

@@ -22,7 +22,14 @@ struct AuditResult {
   bool passed() const { return mismatches.empty(); }
 };
 
+// A weight that the file holds in another form (MatMulNBits) is dequantized by the reader's own operators and
+// must give the same bits.
+//
 // `source` is the float graph of the plan, `read_back` the written file as read again.
 AuditResult audit(const Graph& source, const Plan& plan, const Graph& read_back);
+
+// The same for a file that has no Q/DQ (QOperator): codes, scales and zero points are found by the names that
+// apply() gave them, and each must be a constant of the file with the same bits.
+AuditResult audit_constants(const Graph& source, const Plan& plan, const Graph& read_back);
 
 }  // namespace pare::quant

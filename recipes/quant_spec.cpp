@@ -2,6 +2,7 @@
 
 #include "engine/base/error.h"
 #include "quant/target_rules.h"
+#include "recipes/export_model.h"
 
 namespace pare {
 namespace {
@@ -102,11 +103,9 @@ quant::Rule rule_of(const RuleSpec& recipe, const quant::Spec& base) {
 }  // namespace
 
 void check_supported(const Recipe& recipe) {
-  if (recipe.quantize) quant_spec(*recipe.quantize);
-  if (recipe.export_as.model != "qdq_onnx")
-    throw make_error(ErrorCode::kUnsupported, "this build does not write {}", recipe.export_as.model)
-        .at("export.model")
-        .hint("use qdq_onnx");
+  quant::Spec spec;
+  if (recipe.quantize) spec = quant_spec(*recipe.quantize);
+  if (recipe.quantize || recipe.export_as.model != "qdq_onnx") check_export(recipe.export_as.model, spec);
 }
 
 quant::Spec quant_spec(const QuantizeSpec& q) {

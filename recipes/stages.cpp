@@ -13,9 +13,9 @@
 #include "eval/report_render.h"
 #include "graphsurgeon/inspect.h"
 #include "graphsurgeon/load.h"
-#include "graphsurgeon/onnx/write.h"
 #include "quant/activation.h"
 #include "quant/audit.h"
+#include "recipes/export_model.h"
 #include "recipes/given_scales.h"
 #include "recipes/layer_journal.h"
 #include "recipes/plan_report.h"
@@ -137,11 +137,16 @@ Files run_quantize(RunState& state) {
   WriteOptions write;
   write.opset = static_cast<int>(r.export_as.opset);
   write.inline_limit = kStreamedWeights;
-  const WriteReport written = write_onnx(outcome.quantized, state.folder().file("model.onnx"), write);
+  // A cache goes beside the model that it was made with.
+  const bool cache = r.export_as.model == "trt_cache";
+  const Exported exported =
+      export_model(outcome, cache ? "qdq_onnx" : r.export_as.model, state.folder().file("model.onnx"), write);
+  if (cache) export_model(outcome, "trt_cache", state.folder().file("calibration.cache"), write);
+  const WriteReport& written = exported.written;
 
   Report& report = state.report;
   report_outcome(report, outcome);
-  for (const std::string& why : written.why) report.warnings.push_back(why);
+  for (const std::string& note : exported.notes) report.warnings.push_back(note);
   if (input.given != nullptr) {
     const std::vector<std::string> unmatched = unmatched_names(*input.given, state.original());
     if (!unmatched.empty())
@@ -159,13 +164,17 @@ Files run_quantize(RunState& state) {
   report.provenance.push_back({"opset", std::to_string(written.opset)});
   state.set_outcome(std::move(outcome));
   Files files = {"model.onnx"};
+  if (cache) files.push_back("calibration.cache");
   files.insert(files.end(), written.external.begin(), written.external.end());
   return files;
 }
 
 Files run_audit(RunState& state) {
+  const std::string& form = state.recipe().export_as.model;
   const quant::AuditResult result =
-      quant::audit(state.outcome().source, state.outcome().plan, state.written());
+      form == "qoperator"
+          ? quant::audit_constants(state.outcome().source, state.outcome().plan, state.written())
+          : quant::audit(state.outcome().source, state.outcome().plan, state.written());
   ReportAudit audit;
   audit.passed = result.passed();
   audit.tensors = result.tensors;

@@ -9,6 +9,7 @@
 #include "engine/numeric/table.h"
 #include "graphsurgeon/onnx/raise_microsoft.h"
 #include "graphsurgeon/onnx/raise_rules.h"
+#include "graphsurgeon/onnx/raise_tensorrt.h"
 
 namespace pare {
 namespace {
@@ -296,7 +297,9 @@ const Value& Raiser::known(ValueId id) {
 }
 
 void Raiser::append(Node node) {
-  if (const RaiseRule rule = microsoft_rule(node.domain, node.op); rule != nullptr) {
+  RaiseRule foreign = microsoft_rule(node.domain, node.op);
+  if (foreign == nullptr) foreign = tensorrt_rule(node.domain, node.op);
+  if (const RaiseRule rule = foreign; rule != nullptr) {
     if (node.out.empty() || node.out[0] == ValueId::kNone)
       throw make_error(ErrorCode::kBadFile, "a {} node lacks its output", node.op);
     if (!rule(*this, node)) return;
