@@ -29,6 +29,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   list.push_back(make_bench());
   list.push_back(make_verify());
   list.push_back(make_explain());
+  list.push_back(make_generate());
   list.push_back(make_report());
   list.push_back(make_compare());
   list.push_back(make_recipe_list());

@@ -31,6 +31,7 @@ std::unique_ptr<Command> make_eval();
 std::unique_ptr<Command> make_build();
 std::unique_ptr<Command> make_bench();
 std::unique_ptr<Command> make_verify();
+std::unique_ptr<Command> make_generate();
 std::unique_ptr<Command> make_report();
 std::unique_ptr<Command> make_explain();
 std::unique_ptr<Command> make_compare();

@@ -1,5 +1,6 @@
 #include "datasets/text/steps.h"
 #include "datasets/text/unicode_forms.h"
+#include "engine/base/error.h"
 #include "engine/base/unicode.h"
 
 namespace pare {
@@ -106,8 +107,11 @@ CompiledSteps compile_normalizers(const std::vector<Step>& steps) {
 }
 
 std::string normalize(const CompiledSteps& steps, std::string text) {
+  const std::size_t most = 64 * text.size() + 4096;
   for (const CompiledStep& compiled : steps) {
     const Step& step = compiled.step;
+    if (text.size() > most)  // steps that double it, one behind the other, would fill any memory
+      fail(ErrorCode::kBadFile, "the tokenizer's normalizers make a text more than 64 times as long");
     if (step.type == "NFC") text = normal_form(text, NormalForm::kC);
     if (step.type == "NFD") text = normal_form(text, NormalForm::kD);
     if (step.type == "NFKC") text = normal_form(text, NormalForm::kKC);

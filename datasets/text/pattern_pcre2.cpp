@@ -5,6 +5,12 @@
 #include "engine/base/error.h"
 
 namespace pare {
+namespace {
+
+// Of one match. Words take hundreds; an expression made to take for ever is given up.
+constexpr std::uint32_t kMostSteps = 1'000'000;
+
+}  // namespace
 
 struct Pattern::State {
   std::string expression;
@@ -36,11 +42,15 @@ std::vector<std::pair<std::size_t, std::size_t>> Pattern::find_all(std::string_v
   const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> data(
       pcre2_match_data_create_from_pattern(state_->code, nullptr), pcre2_match_data_free);
   if (data == nullptr) fail(ErrorCode::kDevice, "there is no memory for a regular expression");
+  const std::unique_ptr<pcre2_match_context, void (*)(pcre2_match_context*)> limits(
+      pcre2_match_context_create(nullptr), pcre2_match_context_free);
+  if (limits == nullptr) fail(ErrorCode::kDevice, "there is no memory for a regular expression");
+  pcre2_set_match_limit(limits.get(), kMostSteps);
   PCRE2_SIZE at = 0;
   std::uint32_t options = 0;
   while (at <= text.size()) {
     const int count = pcre2_match(state_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
-                                  options, data.get(), nullptr);
+                                  options, data.get(), limits.get());
     if (count == PCRE2_ERROR_NOMATCH) break;
     if (count < 0)
       fail(ErrorCode::kBadFile, "the regular expression '{}' failed at byte {} of a text (PCRE2 code {})",

@@ -58,7 +58,7 @@ class Reader {
   // --- the model
 
   void set_piece(std::int64_t id, const std::string& piece) {
-    if (id < 0 || id >= kMostPieces) throw bad(fmt::format("the id {} of '{}' is out of range", id, piece));
+    if (id < 0 || id >= most_) throw bad(fmt::format("the id {} of '{}' is out of range", id, piece));
     const auto at = static_cast<std::size_t>(id);
     if (spec_.pieces.size() <= at) spec_.pieces.resize(at + 1);
     if (!spec_.pieces[at].empty() && spec_.pieces[at] != piece)
@@ -75,6 +75,7 @@ class Reader {
     if (type != "BPE" && type != "WordPiece") throw unknown("model", type, "BPE, WordPiece and Unigram");
     const Json& vocab = json_object(model, "vocab", spec_.where);
     check_limit(vocab.size(), kMostPieces, "the number of tokens");
+    most_ = kRoom + 4 * static_cast<std::int64_t>(vocab.size());
     for (const auto& [piece, id] : vocab.items()) {
       if (!id.is_number_integer()) throw bad(fmt::format("the id of '{}' is no number", piece));
       set_piece(id.get<std::int64_t>(), piece);
@@ -133,13 +134,14 @@ class Reader {
     spec_.model = TokenizerSpec::Model::kUnigram;
     const Json& vocab = json_array(model, "vocab", spec_.where);
     check_limit(vocab.size(), kMostPieces, "the number of tokens");
+    most_ = kRoom + 4 * static_cast<std::int64_t>(vocab.size());
     for (const Json& entry : vocab) {
       if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
         throw bad("an entry of the vocabulary is not a piece and its score");
       spec_.scores.push_back(entry[1].get<double>());
       set_piece(static_cast<std::int64_t>(spec_.scores.size()) - 1, entry[0].get<std::string>());
     }
-    spec_.unknown = whole(model, "unk_id", -1);
+    spec_.unknown = std::max<std::int64_t>(-1, whole(model, "unk_id", -1));
     if (spec_.unknown >= static_cast<std::int64_t>(spec_.pieces.size())) throw bad("unk_id is no token");
     spec_.byte_fallback = flag(model, "byte_fallback", false);
     spec_.fuse_unknown = true;
@@ -276,10 +278,16 @@ class Reader {
 
   // --- special tokens around a text
 
+  std::int64_t checked(std::int64_t id) const {
+    if (id < 0 || id >= static_cast<std::int64_t>(spec_.pieces.size()))
+      throw bad(fmt::format("the special token {} is none of the {} tokens", id, spec_.pieces.size()));
+    return id;
+  }
+
   std::int64_t special(const Json& pair) const {
     if (!pair.is_array() || pair.size() != 2 || !pair[1].is_number_integer())
       throw bad("a special token is no [text, id]");
-    return pair[1].get<std::int64_t>();
+    return checked(pair[1].get<std::int64_t>());
   }
 
   void read_post(const Json& json) {
@@ -302,7 +310,7 @@ class Reader {
         for (const Json& id :
              json_array(json_object(tokens, name.c_str(), spec_.where), "ids", spec_.where)) {
           if (!id.is_number_integer()) throw bad("a special token's id is no number");
-          (behind ? spec_.after : spec_.before).push_back(id.get<std::int64_t>());
+          (behind ? spec_.after : spec_.before).push_back(checked(id.get<std::int64_t>()));
         }
       }
     } else if (type != "ByteLevel") {
@@ -311,7 +319,8 @@ class Reader {
     }
   }
 
-  static constexpr std::int64_t kMostPieces = 8'000'000;
+  static constexpr std::int64_t kMostPieces = 8'000'000, kRoom = 1 << 16;
+  std::int64_t most_ = kRoom;  // ids are below: few numbers are left out, or a small file would fill memory
   const Json& json_;
   TokenizerSpec spec_;
   Ids ids_;

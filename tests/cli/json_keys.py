@@ -59,6 +59,7 @@ def commands(folder):
     yield ['compare', folder + '/run', folder + '/run']
     yield ['inspect', RESNET, '--layers']
     yield ['inspect', CHECKPOINT, '--layers', '--verify-data']
+    yield ['generate', os.path.join(SOURCE, 'tests', 'golden', 'generate'), '--prompt', 'abc', '--max-tokens', '3']
     yield ['infer', RESNET, '--input', f'image={folder}/x.npy']
     yield ['surgeon', 'simplify', RESNET, '-o', folder + '/small.onnx']
     yield ['surgeon', 'convert-opset', os.path.join(FASHION, 'vit.onnx'), '--opset', '11', '-o', folder + '/older.onnx']

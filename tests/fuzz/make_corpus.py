@@ -35,6 +35,43 @@ def npy_with_header(header, data=b''):
     return b'\x93NUMPY\x01\x00' + struct.pack('<H', len(text)) + text + data
 
 
+def safetensors(header, data=b''):
+    text = header.encode()
+    return struct.pack('<Q', len(text)) + text + data
+
+
+def gguf_text(text):
+    return struct.pack('<Q', len(text)) + text.encode()
+
+
+def language_models():
+    """Checkpoints: safetensors, GGUF, tokenizer.json, config.json."""
+    write('safetensors', 'two.safetensors', safetensors('{"__metadata__":{"format":"pt"},"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},"b":{"dtype":"I8","shape":[3,1],"data_offsets":[4,7]}}', bytes(7)))
+    write('safetensors', 'overlap.safetensors', safetensors('{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}}', bytes(6)))
+    write('safetensors', 'long.safetensors', struct.pack('<Q', 1 << 63) + b'{}')
+    write('safetensors', 'large.safetensors', safetensors('{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}}', bytes(8)))
+    keys = [('general.architecture', 8, gguf_text('llama')), ('llama.block_count', 4, struct.pack('<I', 1)), ('llama.embedding_length', 4, struct.pack('<I', 32)),
+            ('llama.feed_forward_length', 4, struct.pack('<I', 32)), ('llama.attention.head_count', 4, struct.pack('<I', 2)), ('tokenizer.ggml.model', 8, gguf_text('gpt2')),
+            ('tokenizer.ggml.tokens', 9, struct.pack('<IQ', 8, 3) + gguf_text('a') + gguf_text('b') + gguf_text('ab')),
+            ('tokenizer.ggml.merges', 9, struct.pack('<IQ', 8, 1) + gguf_text('a b')), ('tokenizer.ggml.eos_token_id', 4, struct.pack('<I', 2)), ('llama.rope.freq_base', 6, struct.pack('<f', 1e4))]
+    head = b'GGUF' + struct.pack('<IQQ', 3, 1, len(keys)) + b''.join(gguf_text(k) + struct.pack('<I', t) + v for k, t, v in keys)
+    head += gguf_text('token_embd.weight') + struct.pack('<IQQIQ', 2, 32, 3, 8, 0)
+    write('gguf', 'llama.gguf', head + bytes(-len(head) % 32) + bytes(3 * 34))
+    write('gguf', 'many.gguf', b'GGUF' + struct.pack('<IQQ', 3, 1 << 62, 1 << 62))
+    write('gguf', 'array.gguf', b'GGUF' + struct.pack('<IQQ', 3, 0, 1) + gguf_text('k') + struct.pack('<IIQ', 9, 8, 1 << 60))
+    write('tokenizer', 'bpe.json', rb'{"added_tokens":[{"id":5,"content":"<s>","special":true}],"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Prepend","prepend":"_"},{"type":"Replace","pattern":{"Regex":" +"},"content":"_"}]},"pre_tokenizer":{"type":"Split","pattern":{"Regex":"\\p{L}+|\\s+(?!\\S)"},"behavior":"Isolated","invert":false},"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"special_tokens":{"<s>":{"id":"<s>","ids":[5],"tokens":["<s>"]}}},"decoder":{"type":"Sequence","decoders":[{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]},"model":{"type":"BPE","unk_token":"a","byte_fallback":true,"fuse_unk":true,"vocab":{"a":0,"b":1,"ab":2,"<0xFF>":3,"_":4},"merges":[["a","b"]]}}')
+    write('tokenizer', 'pieces.json', b'{"normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},"post_processor":{"type":"BertProcessing","sep":["c",2],"cls":["a",0]},"decoder":{"type":"WordPiece","prefix":"##"},"model":{"type":"WordPiece","unk_token":"[UNK]","vocab":{"a":0,"##b":1,"c":2,"[UNK]":3}}}')
+    write('tokenizer', 'unigram.json', b'{"pre_tokenizer":{"type":"Metaspace","replacement":"_","prepend_scheme":"first"},"decoder":{"type":"Metaspace","replacement":"_"},"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["_",-1.5],["a",-2],["b",-3],["ab",-2.5]]}}')
+    sizes = '"vocab_size":9,"hidden_size":8,"intermediate_size":8,"num_hidden_layers":1,"num_attention_heads":2'
+    for kind in ('llama', 'gemma2', 'gemma3_text', 'qwen3', 'phi3', 'gpt2', 'opt', 'bert'):
+        write('config', f'{kind}.json', f'{{"model_type":"{kind}",{sizes},"type_vocab_size":2}}'.encode())
+    write('config', 'mixtral.json', f'{{"model_type":"mixtral",{sizes},"num_local_experts":2,"num_experts_per_tok":1,"rope_parameters":{{"rope_type":"yarn","factor":4,"original_max_position_embeddings":16}}}}'.encode())
+    write('config', 'windows.json', f'{{"text_config":{{"model_type":"gemma3_text",{sizes},"head_dim":4,"sliding_window":4,"layer_types":["sliding_attention"],"max_position_embeddings":64}}}}'.encode())
+
+
+language_models()
+
+
 def npz(compressed, **arrays):
     out = io.BytesIO()
     (np.savez_compressed if compressed else np.savez)(out, **arrays)

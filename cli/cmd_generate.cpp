@@ -1,0 +1,72 @@
+#include "cli/commands.h"
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "recipes/generate.h"
+
+namespace pare {
+namespace {
+
+class Generate final : public Command {
+ public:
+  const char* name() const override { return "generate"; }
+  const char* what() const override { return "let a language model go on with a text"; }
+
+  void declare(Args& args) override {
+    args.positional("CHECKPOINT", path_, "checkpoint folder or GGUF file", true)
+        .option("--prompt", "TEXT", prompt_, "what it goes on with")
+        .required()
+        .option("--max-tokens", "N", most_, "new tokens (default 128)")
+        .option("--temperature", "T", temperature_,
+                "0 (the default): always the likeliest token; above: a draw by --seed")
+        .option("--top-k", "K", top_k_, "draw among the K likeliest")
+        .option("--top-p", "P", top_p_, "draw among the likeliest that have the share P together")
+        .option("--stop", "S", stop_, "end before this text; may be repeated")
+        .flag("--ignore-end", ignore_end_, "go on behind an end token")
+        .example("pare generate prose-llama --prompt \"It was a\" --max-tokens 40");
+  }
+
+  int run(Context& context) override {
+    GenerateOptions options;
+    options.most = most_;
+    options.sampling.temperature = temperature_;
+    options.sampling.top_k = top_k_;
+    options.sampling.top_p = top_p_;
+    options.sampling.seed = context.seed();
+    options.stop = stop_;
+    options.to_the_end = ignore_end_;
+    options.pool = &context.pool();
+    TokenSampler check(options.sampling);  // before the model is opened
+    Generator generator(path_, options.pool);
+    const Generated result = generator.run(prompt_, options);
+    const auto rate = [](std::size_t count, double seconds) {
+      return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
+    };
+    const double prefill = rate(result.prompt.size(), result.prefill_seconds);
+    const double decode =
+        rate(result.tokens.size() <= 1 ? 0 : result.tokens.size() - 1, result.decode_seconds);
+    Json& json = context.document();
+    json["prompt_tokens"] = result.prompt;
+    json["tokens"] = result.tokens;
+    json["text"] = result.text;
+    json["finish"] = result.finish;
+    json["prefill_tokens_per_second"] = json_number(prefill);
+    json["decode_tokens_per_second"] = json_number(decode);
+    context.print(prompt_ + result.text);
+    context.message(fmt::format("{} tokens behind {} ({}); {:.1f} tokens/s of the prompt, {:.1f} new ones",
+                                result.tokens.size(), result.prompt.size(), result.finish, prefill, decode));
+    return 0;
+  }
+
+ private:
+  std::string path_, prompt_;
+  std::int64_t most_ = 128, top_k_ = 0;
+  double temperature_ = 0, top_p_ = 1;
+  std::vector<std::string> stop_;
+  bool ignore_end_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_generate() { return std::make_unique<Generate>(); }
+
+}  // namespace pare

@@ -1,0 +1,133 @@
+#include "recipes/generate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+
+#include "datasets/text/tokenizer.h"
+#include "engine/base/cancel.h"
+#include "engine/base/error.h"
+#include "engine/build/lower_cpu.h"
+#include "engine/run/session.h"
+#include "graphsurgeon/checkpoint/checkpoint.h"
+
+namespace pare {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Graph cached_graph(const Checkpoint& checkpoint) {
+  BuildOptions options;
+  options.with_cache = true;
+  return build_graph(checkpoint, options);
+}
+
+}  // namespace
+
+struct Generator::State {
+  State(const std::string& path, ThreadPool* pool)
+      : checkpoint(open_checkpoint(path)),
+        tokenizer(checkpoint_tokenizer(path)),
+        session(lower_for_cpu(cached_graph(checkpoint)).graph, session_options(pool)) {
+    ends = checkpoint.config.eos;
+    if (tokenizer.spec().eos >= 0) ends.push_back(tokenizer.spec().eos);
+  }
+
+  static SessionOptions session_options(ThreadPool* pool) {
+    SessionOptions options;
+    options.pool = pool;
+    return options;
+  }
+
+  std::vector<std::int64_t> encode(const std::string& prompt) const {
+    std::vector<std::int64_t> ids = tokenizer.encode(prompt, true);
+    if (ids.empty())
+      throw make_error(ErrorCode::kUsage, "the prompt has no tokens").hint("give a text to go on with");
+    const std::int64_t context = checkpoint.config.context;
+    if (static_cast<std::int64_t>(ids.size()) >= context)
+      throw make_error(ErrorCode::kUsage, "the prompt has {} tokens, and the model's context {}", ids.size(),
+                       context)
+          .hint("shorten the prompt");
+    for (const std::int64_t id : ids)
+      if (id >= checkpoint.config.vocabulary)
+        throw make_error(ErrorCode::kBadFile,
+                         "the tokenizer gives token {}, and the model's embedding has {} rows", id,
+                         checkpoint.config.vocabulary)
+            .hint("are the tokenizer and the weights of one model?");
+    return ids;
+  }
+
+  void begin() {
+    const ModelConfig& c = checkpoint.config;
+    feed.assign(1, Tensor());
+    for (std::int64_t i = 0; i < 2 * c.layers; ++i)
+      feed.push_back(Tensor::allocate(DType::kF32, {1, c.kv_heads, 0, c.head_size}));
+  }
+
+  // The logits behind the last of these tokens.
+  std::span<const float> step(const std::vector<std::int64_t>& ids) {
+    feed[0] = Tensor::from(DType::kI64, {1, static_cast<std::int64_t>(ids.size())}, ids);
+    out = session.run(feed);
+    for (std::size_t i = 1; i < out.size(); ++i) feed[i] = out[i];
+    const auto n = static_cast<std::size_t>(out[0].dims()[2]);
+    return {out[0].as<float>() + (ids.size() - 1) * n, n};
+  }
+
+  Checkpoint checkpoint;
+  Tokenizer tokenizer;
+  Session session;
+  std::vector<std::int64_t> ends;
+  std::vector<Tensor> feed, out;
+};
+
+Generator::Generator(const std::string& checkpoint, ThreadPool* pool)
+    : state_(std::make_unique<State>(checkpoint, pool)) {}
+Generator::~Generator() = default;
+
+std::vector<float> Generator::logits(const std::string& prompt) {
+  const std::vector<std::int64_t> ids = state_->encode(prompt);
+  state_->begin();
+  const std::span<const float> row = state_->step(ids);
+  return {row.begin(), row.end()};
+}
+
+Generated Generator::run(const std::string& prompt, const GenerateOptions& options) {
+  State& s = *state_;
+  Generated result;
+  result.prompt = s.encode(prompt);
+  TokenSampler sampler(options.sampling);
+  s.begin();
+  const Clock::time_point start = Clock::now();
+  std::span<const float> logits = s.step(result.prompt);
+  result.prefill_seconds = seconds_since(start);
+  const Clock::time_point first = Clock::now();
+  const auto room = s.checkpoint.config.context - static_cast<std::int64_t>(result.prompt.size());
+  result.finish = room < options.most ? "context" : "length";
+  for (std::int64_t i = 0; i < std::min(room, options.most); ++i) {
+    check_cancelled();
+    const std::int64_t token = sampler.next(logits);
+    result.tokens.push_back(token);
+    if (!options.to_the_end && std::find(s.ends.begin(), s.ends.end(), token) != s.ends.end()) {
+      result.finish = "end";
+      break;
+    }
+    result.text = s.tokenizer.decode(result.tokens);
+    std::size_t cut = std::string::npos;
+    for (const std::string& stop : options.stop) cut = std::min(cut, result.text.find(stop));
+    if (!options.stop.empty() && cut != std::string::npos) {
+      result.text.resize(cut);
+      result.finish = "stop";
+      break;
+    }
+    if (i + 1 < std::min(room, options.most)) logits = s.step({token});
+  }
+  if (result.finish != "stop") result.text = s.tokenizer.decode(result.tokens);
+  result.decode_seconds = seconds_since(first);
+  return result;
+}
+
+}  // namespace pare
