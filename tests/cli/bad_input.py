@@ -72,6 +72,14 @@ def usage(folder):
     expect('metric of later', ['eval', RESNET, '--data', f'{TEST_IMAGES}:{KEYS}', '--metric', 'embedding_cosine'], 4,
            'does not compute the metric embedding_cosine')
     out = os.path.join(folder, 'none.onnx')
+    expect('group that does not divide', ['quantize', os.path.join(FASHION, 'vit.onnx'), '--format', 'int4', '--group-size', '100', '-o', out], 2,
+           "layer 'node_MatMul", 'a group of 100 does not divide its 192 inputs', '96 is the largest that does', gone=[out])
+    expect('group of a format with blocks', ['quantize', RESNET, '--format', 'nvfp4', '--group-size', '32', '-o', out], 2, 'have 16 values, not 32',
+           gone=[out])
+    expect('zero points for TensorRT', ['quantize', RESNET, '--format', 'int4', '--asymmetric', '--target', 'tensorrt', '-o', out], 4,
+           'TensorRT has no zero points', gone=[out])
+    expect('export that cannot hold the format', ['quantize', RESNET, '--format', 'nvfp4', '--export', 'matmul_nbits', '-o', out], 2,
+           'matmul_nbits holds weights of 2, 4 or 8 bits', gone=[out])
     expect('no calibration data', ['quantize', RESNET, '--format', 'int8', '-o', out], 2, 'there is no calibration data',
            '--data or --stats', gone=[out])
     model = os.path.join(folder, 'model.onnx')
@@ -222,8 +230,8 @@ def recipes(folder):
     expect('no recipe', ['run', os.path.join(folder, 'nothing.yaml')], 3, 'nothing.yaml')
     expect('no YAML', ['run', RESNET], 3, 'is it the right file?')
     expect('stage', ['run', RECIPE, '--out', run, '--until', 'quantise'], 2, "did you mean 'quantize'?")
-    path = write('scheme.yaml', 'version: 1\nmodel: {path: %s}\nquantize: {scheme: nvfp4}\n' % RESNET)
-    expect('scheme of later', ['run', path, '--out', run], 4, 'nvfp4', gone=[run])
+    path = write('scheme.yaml', 'version: 1\nmodel: {path: %s}\nquantize: {scheme: mxfp4, target: tensorrt}\n' % RESNET)
+    expect('scheme that the target lacks', ['run', path, '--out', run], 4, 'target tensorrt cannot hold weights in float4_e2m1fn', gone=[run])
     expect('a folder that is no run', ['run', RECIPE, '--out', FASHION], 2, 'but no run')
 
 
