@@ -48,6 +48,9 @@ class Quantize final : public Command {
         .option("--calibrator", "C", spec_.activations.calibrator,
                 "auto, minmax, entropy, mse, percentile(99.99)", "quantize.activations.calibrator")
         .option("--target", "T", spec_.target, "pare, tensorrt or onnxruntime", "quantize.target")
+        .option("--activation-granularity", "G", spec_.activations.granularity,
+                "tensor, channel (target pare), or token: scales at run time",
+                "quantize.activations.granularity")
         .option("--group-size", "N", spec_.group_size,
                 "inputs that share a scale (int4, uint4, int3: 128; int2: 64)", "quantize.group_size")
         .flag("--asymmetric", asymmetric_,

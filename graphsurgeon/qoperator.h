@@ -34,6 +34,8 @@ QuantizedFormReport to_qdq(Graph& graph);
 // where the zero point is the lowest code: saturation does the same. A constant float bias becomes int32
 // codes where they fit. Left as they are, with the reason: negative scales, 4-bit and 16-bit codes, float8,
 // blocks, scales of another type than float32, outputs that are read in float as well.
+// Behind a DynamicQuantizeLinear, MatMul, Gemm and Conv with 8-bit weights (symmetric, per tensor or output
+// channel) become MatMulInteger and ConvInteger; the sum is exact, its scale s_x * s_w.
 QuantizedFormReport to_qoperator(Graph& graph);
 
 }  // namespace pare

@@ -326,7 +326,10 @@ void remove_unread(Graph& graph, const std::vector<std::string>& ops) {
 QuantizedFormReport to_qoperator(Graph& graph) {
   QuantizedFormReport report;
   Graph changed = graph;
-  for_each_graph(changed, [&](Graph& g) { ToQOperator(g, report).run(); });
+  for_each_graph(changed, [&](Graph& g) {
+    ToQOperator(g, report).run();
+    dynamic_to_integer(g, report);
+  });
   infer_shapes(changed);
   changed.drop_unused_values();
   verify(changed);

@@ -44,4 +44,7 @@ inline void for_each_graph(Graph& graph, const std::function<void(Graph&)>& roun
 // Takes out nodes whose outputs nobody reads, those of `ops` only.
 void remove_unread(Graph& graph, const std::vector<std::string>& ops);
 
+// Products and convolutions behind DynamicQuantizeLinear (qoperator_dynamic.cpp).
+void dynamic_to_integer(Graph& graph, QuantizedFormReport& report);
+
 }  // namespace pare

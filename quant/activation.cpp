@@ -43,17 +43,39 @@ void check_activation(const Format& f) {
         .hint("granularity: tensor, channel or token");
 }
 
+int summed_axis(const Node& node, int slot, int rank) {
+  if (node.is("MatMul")) return slot == 0 ? rank - 1 : std::max(rank - 2, 0);
+  if (node.is("Gemm")) {
+    const bool transposed = node.attr(slot == 0 ? "transA" : "transB", std::int64_t{0}) != 0;
+    return (slot == 0) != transposed ? 1 : 0;
+  }
+  return rank > 1 ? 1 : 0;
+}
+
 int activation_axis(const Graph& graph, const ActivationSite& site) {
   const int rank = graph.value(site.value).shape.rank();
   for (const Use& use : site.uses) {
     const Node& node = graph.node(use.node);
-    if (node.is("MatMul")) return use.slot == 0 ? rank - 1 : std::max(rank - 2, 0);
-    if (node.is("Gemm")) {
-      const bool transposed = node.attr(use.slot == 0 ? "transA" : "transB", std::int64_t{0}) != 0;
-      return (use.slot == 0) != transposed ? 1 : 0;
-    }
+    if (node.is("MatMul") || node.is("Gemm")) return summed_axis(node, use.slot, rank);
   }
   return rank > 1 ? 1 : 0;
+}
+
+std::string why_no_tokens(const Graph& graph, const Node& node, const Format& activations) {
+  if (!activations.active() || activations.granularity != Granularity::kToken) return "";
+  if (!node.is("MatMul") && !node.is("Gemm"))
+    return fmt::format("scales per token have no meaning for {}, which sums over places as well", node.op);
+  for (int slot = 0; slot < 2; ++slot) {
+    const ValueId in = node.in[static_cast<std::size_t>(slot)];
+    if (graph.is_constant(in)) continue;
+    const Shape& shape = graph.value(in).shape;
+    if (shape.rank() < 1) return "scales per token need the rank of its inputs";
+    const int axis = summed_axis(node, slot, shape.rank());
+    if (!shape.dims[static_cast<std::size_t>(axis)].known())
+      return fmt::format("scales per token need the size of axis {} of {}, the one that is summed over", axis,
+                         to_string(shape));
+  }
+  return "";
 }
 
 bool needs_statistics(const Format& format) {

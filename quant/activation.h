@@ -16,12 +16,20 @@
 
 namespace pare::quant {
 
+// The axis of an input that a node sums over: 1 for a convolution, for a product the last of the left side
+// and the last but one of the right (the other one where Gemm transposes).
+int summed_axis(const Node& node, int slot, int rank);
+
 // Error kUsage or kUnsupported for what no target has.
 void check_activation(const Format& format);
 
-// The axis whose places are channels for the readers of an activation, 1 for a convolution, the last (or,
-// with transA, the first) for a product. Of the value's shape, which must have a rank.
+// summed_axis for the readers of an activation, whose places are its channels. Its rank must be known.
 int activation_axis(const Graph& graph, const ActivationSite& site);
+
+// Why the inputs of a linear node cannot have a scale a token; "" when they can, or when the format has none.
+// A token is a row along the axis that the product sums over, whose size must be known. Convolutions sum over
+// channels and places at once.
+std::string why_no_tokens(const Graph& graph, const Node& node, const Format& activations);
 
 // Whether a range must come from calibration.
 bool needs_statistics(const Format& format);

@@ -113,14 +113,18 @@ void write_dynamic_uint8(Graph& graph, const ActivationSite& site, const Pair& p
   chain.add(std::move(dq));
 }
 
-// Symmetric, one scale for the tensor or for each row of the last axis.
+// Symmetric, one scale for the tensor or for each row of the axis that is summed over.
 void write_dynamic(Graph& graph, const ActivationSite& site, const Pair& pair) {
   const Shape shape = graph.value(site.value).shape;
   const bool token = site.format.granularity == Granularity::kToken;
+  const std::int64_t axis = activation_axis(graph, site);
   Shape scale_shape(Dims{});
+  std::int64_t row = 0;
   if (token) {
     scale_shape = shape;
-    scale_shape.dims.back() = Dim::of(1);
+    Dim& dim = scale_shape.dims[static_cast<std::size_t>(axis)];
+    row = dim.value;
+    dim = Dim::of(1);
   }
   const ValueId largest = graph.add_constant(
       pair.base + "_scale_codes", Tensor::scalar(static_cast<float>(symmetric_largest(site.format.dtype))));
@@ -129,8 +133,7 @@ void write_dynamic(Graph& graph, const ActivationSite& site, const Pair& pair) {
   Chain chain(graph, pair.source, pair.base);
   const ValueId magnitude = chain.compute("Abs", "_scale_magnitude", {pair.source}, DType::kF32, shape);
   std::vector<ValueId> reduced = {magnitude};
-  if (token)
-    reduced.push_back(graph.add_constant(pair.base + "_scale_axes", Tensor::ints({shape.rank() - 1})));
+  if (token) reduced.push_back(graph.add_constant(pair.base + "_scale_axes", Tensor::ints({axis})));
   Attributes keep;
   keep["keepdims"] = std::int64_t{token ? 1 : 0};
   const ValueId amax = chain.compute("ReduceMax", "_scale_amax", reduced, DType::kF32, scale_shape, keep);
@@ -142,8 +145,8 @@ void write_dynamic(Graph& graph, const ActivationSite& site, const Pair& pair) {
   Attributes attrs;
   ValueId zero = ValueId::kNone;
   if (token) {
-    attrs["axis"] = std::int64_t{shape.rank() - 1};
-    attrs["block_size"] = shape.dims.back().value;
+    attrs["axis"] = axis;
+    attrs["block_size"] = row;
     attrs["output_dtype"] =
         static_cast<std::int64_t>(site.format.dtype);  // a zero point would be as large as the scales
   } else {

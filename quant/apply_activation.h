@@ -7,7 +7,7 @@
 //
 // Dynamic, symmetric: s = max(max|x| / largest code, 2^-126) by Abs, ReduceMax, Div and Max, then
 // QuantizeLinear and DequantizeLinear with this s. Per tensor: over all of x (opset 13; FP8 19; 16 bits 21).
-// Per token: for each row of the last axis, which is one block then (opset 21).
+// Per token: for each row of the axis that is summed over, which is one block then (opset 21).
 //
 // Blocks: scales made at run time in E4M3 below the plan's scale, or powers of two
 // (engine/ir/block_scales.h).

@@ -281,6 +281,8 @@ class Placer {
     if (weight_only && wanted.empty()) return skip(node, "no constant weight, and activations stay float");
     if (const std::string why = why_no_blocks(id, node, resolved.activations); !why.empty())
       return skip(node, why);
+    if (const std::string why = why_no_tokens(graph_, node, resolved.activations); !why.empty())
+      return skip(node, why);
     for (const Wanted& one : wanted) add_weight(one);
     for (int slot = 0; slot < 2; ++slot) {
       if (weight_only || weight_source(graph_, id, slot)) continue;
@@ -288,7 +290,9 @@ class Placer {
                      fmt::format("input of {}", node.op));
     }
     quantized_.insert(id);
-    if (spec_.target == Target::kOnnxRuntime && !weight_only) visit_onnxruntime_linear(id, node, resolved);
+    // With scales made at run time a fused output has no meaning, and a bias no scale to be an integer of.
+    if (spec_.target == Target::kOnnxRuntime && !weight_only && !resolved.activations.dynamic)
+      visit_onnxruntime_linear(id, node, resolved);
   }
 
   // ONNX Runtime fuses DQ -> Conv -> Q only with a quantized output and an int32 bias.
@@ -341,7 +345,9 @@ class Placer {
     const Resolved resolved = rules_.resolve(graph_, node);
     const Resolved conv =
         rules_.resolve(graph_, graph_.node(graph_.producer(node.in[static_cast<std::size_t>(computed)])));
-    if (!conv.activations.active() || (!resolved.quantize && resolved.why_not.rfind("rule", 0) == 0)) return;
+    if (!conv.activations.active() || conv.activations.dynamic ||
+        (!resolved.quantize && resolved.why_not.rfind("rule", 0) == 0))
+      return;
     const int residual = 1 - computed;
     add_activation(node.in[static_cast<std::size_t>(residual)], id, residual, conv.activations,
                    "residual input of Add");
@@ -349,7 +355,7 @@ class Placer {
 
   void visit_onnxruntime_add(NodeId id, const Node& node) {
     const Resolved resolved = rules_.resolve(graph_, node);
-    if (!resolved.quantize || !resolved.activations.active()) return;
+    if (!resolved.quantize || !resolved.activations.active() || resolved.activations.dynamic) return;
     for (int slot = 0; slot < 2; ++slot)
       add_activation(node.in[static_cast<std::size_t>(slot)], id, slot, resolved.activations, "input of Add");
     add_output(node.out[0], resolved.activations, node.op);
@@ -357,7 +363,9 @@ class Placer {
 
   void visit_pool(NodeId id, const Node& node) {
     const Resolved resolved = rules_.resolve(graph_, node);
-    if (!resolved.quantize || !resolved.activations.active() || !is_float(node.in[0])) return;
+    if (!resolved.quantize || !resolved.activations.active() || resolved.activations.dynamic ||
+        !is_float(node.in[0]))
+      return;
     add_activation(node.in[0], id, 0, resolved.activations, "input of GlobalAveragePool");
     add_output(node.out[0], resolved.activations, node.op);
   }

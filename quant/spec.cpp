@@ -28,6 +28,11 @@ Format at_run_time(Format format) {
   return format;
 }
 
+Format per_token(Format format) {
+  format.granularity = Granularity::kToken;
+  return at_run_time(format);
+}
+
 // The names that recipes use, as weights and as activations.
 struct NamedFormat {
   const char* name;
@@ -191,6 +196,13 @@ const std::vector<Scheme>& schemes() {
        a("uint8")},
       {"a16w8", "INT8 weights per channel, INT16 activations per tensor", w("int8"), a("int16")},
       {"fp8", "FP8 E4M3 weights per channel, FP8 E4M3 activations per tensor (W8A8)", w("fp8"), a("fp8")},
+      {"uint8_dynamic",
+       "INT8 weights per channel, UINT8 activations per tensor, scales at run time (DynamicQuantizeLinear)",
+       w("int8"), at_run_time(a("uint8"))},
+      {"int8_dynamic", "INT8 weights per channel, INT8 activations per token, scales at run time", w("int8"),
+       per_token(a("int8"))},
+      {"fp8_dynamic", "FP8 E4M3 weights per channel, FP8 E4M3 activations per token, scales at run time",
+       w("fp8"), per_token(a("fp8"))},
       {"int8_weights", "INT8 weights per channel, float activations (W8A16)", w("int8"), {}},
       {"fp8_weights", "FP8 E4M3 weights per channel, float activations", w("fp8"), {}},
       {"int4", "INT4 weights in groups of 128, float activations (W4A16)", w("int4"), {}},

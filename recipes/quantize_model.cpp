@@ -50,6 +50,8 @@ RangeTarget range_target(const quant::Format& format) {
   RangeTarget target;
   target.format = format.dtype;
   target.symmetric = format.symmetric;
+  target.two_level =
+      format.granularity == quant::Granularity::kBlock && format.scales == DType::kE4M3FN && !format.dynamic;
   return target;
 }
 

@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::int64_t kRows = 3, kWidth = 8;
 
-// x [batch, 3, 8] -> Relu6-free identity: y = x + 0, so that y is what the pair gives.
-Graph passes_through() {
+// x [batch, 3, 8]: y = x + 0, or y = x times the unit matrix, so that y is what the pair gives.
+Graph passes_through(bool product = false) {
   Graph g;
   g.opset = 21;
   Value x;
@@ -38,6 +38,12 @@ Graph passes_through() {
   y.dtype = DType::kF32;
   add.out = {g.add_value(y)};
   g.outputs = {add.out[0]};
+  if (product) {
+    std::vector<float> unit(kWidth * kWidth);
+    for (std::size_t i = 0; i < kWidth; ++i) unit[i * kWidth + i] = 1;
+    add.op = "MatMul";
+    add.in[1] = g.add_constant("unit", Tensor::from(DType::kF32, {kWidth, kWidth}, unit));
+  }
   g.add_node(std::move(add));
   infer_shapes(g);
   return g;
@@ -53,7 +59,7 @@ std::vector<float> samples() {
 }
 
 std::vector<float> quantized(const Format& format, const ActivationPlan& plan, const std::vector<float>& x) {
-  Graph g = passes_through();
+  Graph g = passes_through(format.granularity == Granularity::kToken);
   ActivationSite site;
   site.value = g.inputs[0];
   site.uses = {{g.nodes()[0], 0}};
@@ -183,6 +189,31 @@ TEST(ActivationForms, DynamicPerToken) {
       }
     }
   }
+}
+
+// What a token is depends on who reads: the axis that is summed over, which must be known.
+TEST(ActivationForms, TokensFollowTheSum) {
+  Node product;
+  product.op = "MatMul";
+  EXPECT_EQ(summed_axis(product, 0, 4), 3);
+  EXPECT_EQ(summed_axis(product, 1, 4), 2);
+  Node gemm;
+  gemm.op = "Gemm";
+  gemm.attrs["transB"] = std::int64_t{1};
+  EXPECT_EQ(summed_axis(gemm, 0, 2), 1);
+  EXPECT_EQ(summed_axis(gemm, 1, 2), 1);
+  gemm.attrs["transA"] = std::int64_t{1};
+  EXPECT_EQ(summed_axis(gemm, 0, 2), 0);
+  Node conv;
+  conv.op = "Conv";
+  EXPECT_EQ(summed_axis(conv, 0, 4), 1);
+  const Format token = format(DType::kI8, Granularity::kToken, true, true);
+  Graph g = passes_through(true);
+  EXPECT_EQ(why_no_tokens(g, g.node(g.nodes()[0]), token), "");
+  EXPECT_EQ(why_no_tokens(g, conv, format(DType::kI8, Granularity::kTensor, true, true)), "");
+  EXPECT_NE(why_no_tokens(g, conv, token).find("no meaning for Conv"), std::string::npos);
+  g.value(g.inputs[0]).shape.dims.back() = Dim::named("width");
+  EXPECT_NE(why_no_tokens(g, g.node(g.nodes()[0]), token).find("the size of axis 2"), std::string::npos);
 }
 
 struct Refused {
