@@ -52,13 +52,8 @@ class Chooser {
   const TensorStats& stats() const { return stats_; }
   bool is_float() const { return !format_.is_integer(); }
   bool two_level() const { return target_.two_level; }
-  // Steps of the codes that one side of zero gets: all of them where the other holds nothing.
-  int levels() const {
-    if (is_float()) return format_.bits == 8 ? 128 : 1 << (format_.bits - 1);
-    const bool one_sided =
-        !symmetric_ && (density_.positive().extreme() <= 0 || density_.negative().extreme() <= 0);
-    return 1 << (format_.bits - (one_sided ? 0 : 1));
-  }
+  // Steps of the codes on one side of zero, however the zero point divides them.
+  int levels() const { return !is_float() ? 1 << (format_.bits - 1) : format_.bits == 8 ? 128 : 8; }
   const CodeGrid& grid() const { return grid_; }
 
   double error(double low, double high) const {

@@ -57,8 +57,8 @@ RangeChoice range_minmax(const TensorStats& stats, const RangeTarget& target);
 // zeros is above the percentage), the extreme. 0 < percent <= 100.
 RangeChoice range_percentile(const TensorStats& stats, const RangeTarget& target, double percent);
 
-// Kullback-Leibler. h: counts of magnitudes without zeros, N used bins; L levels of codes on one side of zero
-// (2^(bits-1): 128 for 8 bits; all 2^bits when asymmetric and one side is empty); for each i = L .. N:
+// Kullback-Leibler. h: counts of magnitudes without zeros, N used bins; L = 2^(bits-1) levels, 128 for 8
+// bits; for each i = L .. N:
 //   P = h[0..i) with the counts of h[i..N) added to its last bin, divided by its sum
 //   Q = h[0..i) summed into L levels, bin j in level floor(L j / i); each level spread evenly over its
 //       bins with P > 0; divided by its sum
