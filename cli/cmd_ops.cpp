@@ -74,7 +74,7 @@ class Ops final : public Command {
     }
     context.print("\nschemes of --format (recipe key quantize.scheme):");
     for (const quant::Scheme& scheme : quant::schemes()) {
-      context.print(fmt::format("{:<13} {}", scheme.name, scheme.meaning));
+      context.print(fmt::format("{:<14} {}", scheme.name, scheme.meaning));
       schemes.push_back({{"name", scheme.name},
                          {"meaning", scheme.meaning},
                          {"weights", to_string(scheme.weights)},

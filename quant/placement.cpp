@@ -56,6 +56,11 @@ class Placer {
     if (spec_.target == Target::kOnnxRuntime) carry_codes_on(graph_, placement_.activations);
     if (spec_.target != Target::kPare) groups_ = group_moved_values(graph_, placement_.activations, groups_);
     group_fused_layers(graph_, spec_.share, placement_);
+    for (const auto& [sizes, layers] : smaller_)
+      placement_.notes.push_back(
+          fmt::format("groups of {} in place of {}, which does not divide {} inputs: layer '{}'{}",
+                      sizes.second, spec_.weights.block, sizes.first, layers.front(),
+                      layers.size() == 1 ? "" : fmt::format(" and {} more", layers.size() - 1)));
     return std::move(placement_);
   }
   int groups() const { return groups_; }  // how many, those of graphs placed before included
@@ -124,7 +129,7 @@ class Placer {
   };
 
   // Nothing for what stays float by itself: scalars and vectors, empty constants.
-  std::optional<Wanted> wanted_weight(NodeId id, const Node& node, int slot, const Format& format) const {
+  std::optional<Wanted> wanted_weight(NodeId id, const Node& node, int slot, const Format& format) {
     std::optional<WeightSource> source = weight_source(graph_, id, slot);
     if (!source || !format.active()) return std::nullopt;
     const Value& value = graph_.value(source->value);
@@ -148,12 +153,15 @@ class Placer {
   }
 
   // Blocks as this weight's inputs allow them, and scales as the target takes them.
-  void fit(Wanted& wanted, const Node& node, const Dims& dims) const {
+  void fit(Wanted& wanted, const Node& node, const Dims& dims) {
     const std::int64_t ins = dims[static_cast<std::size_t>(wanted.reduce_axis)];
     const std::int64_t outs = dims[static_cast<std::size_t>(wanted.axis)];
     wanted.format.positive = !takes_negative_scales(spec_.target);
     try {
+      const int asked = wanted.format.block;
       wanted.format = fit_block(wanted.format, ins, element_count(dims) / (ins * outs), spec_.target);
+      if (asked > 0 && asked < ins && wanted.format.block != asked)
+        smaller_[{ins, wanted.format.block}].push_back(label(node, graph_));
     } catch (Error& error) {
       error.at(fmt::format("layer '{}'", label(node, graph_)));
       throw;
@@ -388,6 +396,8 @@ class Placer {
   Placement placement_;
   std::map<std::tuple<ValueId, DType, bool>, std::size_t> sites_;
   std::set<NodeId> quantized_;
+  std::map<std::pair<std::int64_t, int>, std::vector<std::string>>
+      smaller_;  // inputs and group that was fitted: layers
   std::vector<int> depth_;
   int groups_ = 0;
 };

@@ -227,6 +227,26 @@ const std::vector<Scheme>& schemes() {
        a("mxfp4")},
       {"mxfp8_w8a8", "MXFP8 weights and activations; scales of activations at run time (W8A8)", w("mxfp8"),
        a("mxfp8")},
+      // The presets of compressed-tensors, by their names.
+      {"W4A16", "as int4", w("int4"), {}},
+      {"W4A16_ASYM", "as uint4", w("uint4"), {}},
+      {"W8A16", "as int8_weights", w("int8"), {}},
+      {"W8A8", "INT8 weights per channel, INT8 activations with a scale a token at run time", w("int8"),
+       per_token(a("int8"))},
+      {"INT8", "as W8A8", w("int8"), per_token(a("int8"))},
+      {"W4A8", "INT4 weights in groups of 128, INT8 activations with a scale a token at run time", w("int4"),
+       per_token(a("int8"))},
+      {"W4AFP8", "INT4 weights in groups of 128, FP8 activations with a scale a token at run time", w("int4"),
+       per_token(a("fp8"))},
+      {"FP8", "FP8 E4M3 weights and activations per tensor", tensor(DType::kE4M3FN), a("fp8")},
+      {"FP8_DYNAMIC", "FP8 weights per channel, FP8 activations with a scale a token at run time", w("fp8"),
+       per_token(a("fp8"))},
+      {"NVFP4A16", "as nvfp4", w("nvfp4"), {}},
+      {"NVFP4", "as nvfp4_w4a4", w("nvfp4"), a("nvfp4")},
+      {"MXFP4A16", "as mxfp4", w("mxfp4"), {}},
+      {"MXFP4", "as mxfp4_w4a4", w("mxfp4"), a("mxfp4")},
+      {"MXFP8A16", "as mxfp8", w("mxfp8"), {}},
+      {"MXFP8", "as mxfp8_w8a8", w("mxfp8"), a("mxfp8")},
   };
   return table;
 }

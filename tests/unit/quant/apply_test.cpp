@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "engine/base/error.h"
 #include "engine/numeric/e4m3.h"
@@ -202,6 +203,25 @@ TEST(Weights, EveryFormatIsStandardQdq) {
       EXPECT_TRUE(equal_bytes(evaluate_constant_node(copy, one)[0], dequantized(site, plan.weights[i])));
     }
   }
+}
+
+// Every row of the table can be used, and is another one.
+TEST(Schemes, AllArePossible) {
+  std::set<std::string> names;
+  for (const Scheme& scheme : schemes()) {
+    Spec spec;
+    spec.weights = scheme.weights;
+    spec.activations = scheme.activations;
+    EXPECT_NO_THROW(check(spec)) << scheme.name;
+    EXPECT_TRUE(names.insert(scheme.name).second) << scheme.name;
+    EXPECT_TRUE(spec.weights.active()) << scheme.name;
+  }
+  Spec mixed;
+  mixed.weights = weight_format("int8");
+  mixed.activations = activation_format("fp8");
+  EXPECT_THROW(check(mixed), Error) << "no kernel multiplies INT8 by FP8";
+  EXPECT_THROW(weight_format("int7"), Error);
+  EXPECT_THROW(activation_format("int3"), Error);
 }
 
 // The largest dividing group is offered; a default one steps down by itself.
