@@ -1,6 +1,8 @@
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
+#include "graphsurgeon/checkpoint/checkpoint.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/onnx/write.h"
 #include "graphsurgeon/qoperator.h"
@@ -9,29 +11,37 @@
 namespace pare {
 namespace {
 
-constexpr const char* kForms[] = {"qdq", "qoperator"};
+constexpr const char* kForms[] = {"qdq", "qoperator", "onnx"};
 
 class Convert final : public Command {
  public:
   const char* name() const override { return "convert"; }
-  const char* what() const override { return "a quantized model in another form"; }
+  const char* what() const override {
+    return "a model in another form: quantized operators, a checkpoint as ONNX";
+  }
 
   void declare(Args& args) override {
-    args.positional("IN", path_, "ONNX file")
+    args.positional("IN", path_, "ONNX file; for onnx a checkpoint folder or GGUF file", true)
         .option("-o,--output", "OUT", output_, "where to write the result")
         .required()
         .option("--to", "FORM", to_,
-                "qdq (DequantizeLinear, operator, QuantizeLinear) or qoperator (QLinearConv ...)")
+                "qdq (DequantizeLinear, operator, QuantizeLinear), qoperator (QLinearConv ...) or onnx (a "
+                "checkpoint)")
         .required()
-        .example("pare convert old_int8.onnx -o int8.onnx --to qdq");
+        .flag("--with-cache", cache_,
+              "onnx: with inputs and outputs for keys and values, for a token at a time")
+        .example("pare convert old_int8.onnx -o int8.onnx --to qdq")
+        .example("pare convert prose-llama -o prose.onnx --to onnx");
   }
 
   int run(Context& context) override {
-    if (to_ != kForms[0] && to_ != kForms[1]) {
-      const std::string nearest = nearest_word(to_, kForms, 2);
+    if (to_ != kForms[0] && to_ != kForms[1] && to_ != kForms[2]) {
+      const std::string nearest = nearest_word(to_, kForms, 3);
       throw make_error(ErrorCode::kUsage, "--to {} is not a form", to_)
-          .hint(nearest.empty() ? "Choose qdq or qoperator." : fmt::format("Was '{}' meant?", nearest));
+          .hint(nearest.empty() ? "Choose qdq, qoperator or onnx." : fmt::format("Was '{}' meant?", nearest));
     }
+    if (to_ == "onnx") return export_checkpoint(context);
+    if (cache_) throw make_error(ErrorCode::kUsage, "--with-cache is for --to onnx").at("--with-cache");
     std::vector<std::string> odd;
     Graph graph = load_model(path_, &odd);
     for (const std::string& text : odd) context.warn(text);
@@ -64,7 +74,24 @@ class Convert final : public Command {
   }
 
  private:
+  int export_checkpoint(Context& context) const {
+    check_output(output_, {path_});
+    BuildOptions options;
+    options.with_cache = cache_;
+    const Graph graph = build_graph(open_checkpoint(path_), options);
+    const WriteReport written = write_onnx(graph, output_);
+    for (const std::string& why : written.why) context.warn(why);
+    Json& json = context.document();
+    json["output"] = output_;
+    json["opset"] = written.opset;
+    json["nodes_after"] = count_nodes(graph);
+    context.print(fmt::format("wrote {} (opset {}, {} nodes, {} bytes)", output_, written.opset,
+                              count_nodes(graph), written.bytes));
+    return 0;
+  }
+
   std::string path_, output_, to_;
+  bool cache_ = false;
 };
 
 }  // namespace

@@ -20,8 +20,13 @@ Graph build_bert(NetBuilder& net) {
              {}, embed + ".add_positions");
   x = net.layer_norm(x, embed + ".LayerNorm", c.hidden);
   const ValueId seen = net.op("Cast", {mask}, {{"to", static_cast<std::int64_t>(DType::kBool)}}, "mask.bool");
+  // [batch, 1, sequence, sequence]: ONNX Runtime asks for the queries' axis in full.
+  const ValueId length =
+      net.op("Shape", {ids}, {{"start", std::int64_t{1}}, {"end", std::int64_t{2}}}, "mask.length");
+  const ValueId full =
+      net.op("Concat", {net.ints({1, 1}), length, net.ints({1})}, {{"axis", std::int64_t{0}}}, "mask.full");
   const ValueId keys =
-      net.op("Unsqueeze", {seen, net.ints({1, 2})}, {}, "mask.keys");  // [batch, 1, 1, sequence]
+      net.op("Expand", {net.op("Unsqueeze", {seen, net.ints({1, 2})}, {}, "mask.keys"), full}, {}, "mask");
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     const std::string block = fmt::format("{}encoder.layer.{}", prefix, layer);
     const std::string attn = block + ".attention.self";

@@ -3,12 +3,12 @@ import time
 
 from harness import check, finish, pare
 
-MAX_LINES, MAX_LINES_OF_ALL, MAX_COLUMNS = 40, 52, 100
+MAX_LINES, MAX_LINES_OF_ALL, MAX_COLUMNS = 40, 53, 100
 COMMANDS = ['run', 'inspect', 'infer', 'surgeon simplify', 'surgeon extract', 'surgeon set-shape', 'surgeon rename',
             'surgeon prune', 'surgeon convert-precision', 'surgeon strip-weights', 'surgeon restore-weights', 'surgeon diff', 'surgeon externalize',
             'surgeon convert-opset', 'convert', 'calibrate', 'stats show', 'stats merge', 'quantize', 'eval', 'build',
-            'bench', 'verify',
-            'report', 'recipe list', 'recipe show', 'recipe check', 'recipe schema', 'recipe init', 'ops', 'doctor']
+            'bench', 'verify', 'generate',
+            'generate', 'report', 'recipe list', 'recipe show', 'recipe check', 'recipe schema', 'recipe init', 'ops', 'doctor']
 
 whole = pare('--help')
 check(whole.code == 0 and not whole.err, '--help', whole.err)
