@@ -18,7 +18,7 @@
 
 namespace pare {
 
-inline constexpr int kBackendAbi = 1;  // changes with anything in this header or in engine_plan.h
+inline constexpr int kBackendAbi = 2;  // changes with anything in this header or in engine_plan.h
 
 struct DeviceFacts {
   std::string name, architecture;  // "NVIDIA H200", "sm_90"

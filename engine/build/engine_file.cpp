@@ -18,7 +18,7 @@ namespace pare {
 namespace {
 
 constexpr char kMagic[] = "PAREENG1";
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::uint64_t kHeader = 72, kPage = 4096, kMostJson = 64u << 20;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
 
@@ -111,6 +111,8 @@ void check_layer(const EnginePlan& plan, const PlanLayer& layer, const std::stri
       bad(what, "a layer that writes what is only read");
   }
   check_program(layer, what);
+  for (const ProgramStep& s : layer.post)
+    if (find_step(s.op) == nullptr || find_step(s.op)->args != 1) bad(what, "a step of an unknown operator");
   const auto need = [&](bool ok) {
     if (!ok) bad(what, "operands that do not fit their layer");
   };
@@ -137,7 +139,6 @@ void check_layer(const EnginePlan& plan, const PlanLayer& layer, const std::stri
       need(reduces ? element_count(y.dims) * std::max<std::int64_t>(layer.program.dims.back(), 1) == all
                    : y.dims == layer.program.dims);
     }
-    for (const ProgramStep& s : layer.post) need(find_step(s.op) != nullptr && find_step(s.op)->args == 1);
     return;
   }
   for (const std::int64_t v : {g.n, g.h, g.w, g.c, g.oh, g.ow, g.m, g.kh, g.kw, g.top, g.left})
@@ -145,13 +146,15 @@ void check_layer(const EnginePlan& plan, const PlanLayer& layer, const std::stri
   for (const std::int64_t v : {g.group, g.sh, g.sw, g.dh, g.dw})
     if (v < 1 || v > (std::int64_t{1} << 31)) bad(what, "a convolution out of range");
   if (layer.kind == LayerKind::kConv) {
-    need(layer.in.size() == 5 && rank(0) == 4 && g.c % g.group == 0 && g.m % g.group == 0);
+    need(layer.in.size() >= 5 && layer.in.size() <= kLinearSlots && rank(0) == 4 && g.c % g.group == 0 &&
+         g.m % g.group == 0);
     need(layer.in[0].dims == Dims({g.n, g.h, g.w, g.c}) && is_dense(layer.in[0]));
     need(rank(1) > 0 && element_count(layer.in[1].dims) == g.m * g.kh * g.kw * g.group_c() &&
          is_dense(layer.in[1]));
     need(y.dims == Dims({g.n, g.oh, g.ow, g.m}) && is_dense(y));
   } else if (layer.kind == LayerKind::kGemm) {
-    need(layer.in.size() == 5 && rank(0) == 3 && rank(1) == 3 && y.dims.size() == 3);
+    need(layer.in.size() >= 5 && layer.in.size() <= kLinearSlots && rank(0) == 3 && rank(1) == 3 &&
+         y.dims.size() == 3);
     const Dims &x = layer.in[0].dims, &w = layer.in[1].dims;
     need(x[0] == y.dims[0] && w[0] == y.dims[0] && x[1] == y.dims[1] && w[1] == y.dims[2] && x[2] == w[2]);
     if (g.n > 0) need(g.rows() == y.dims[1] && g.m == y.dims[2] && g.c == x[2] && g.kh == 1 && g.kw == 1);
@@ -171,6 +174,23 @@ void check_layer(const EnginePlan& plan, const PlanLayer& layer, const std::stri
       if (layer.in[slot].present())
         need(layer.in[slot].dims == Dims({y.dims.back()}) && is_dense(layer.in[slot]));
     if (layer.in[3].present()) need(layer.in[3].dims == y.dims);
+    const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
+    for (const std::size_t slot : {kNormColumns, kResidualGamma, kResidualBeta, kYScales})
+      if (has(slot)) need(layer.in[slot].dims == Dims({y.dims.back()}) && is_dense(layer.in[slot]));
+    const auto sums = [&](const PlanView& v, std::int64_t columns) {
+      need(layer.kind == LayerKind::kGemm && y.dims[0] == 1 && columns % 32 == 0 && v.strides.size() == 3 &&
+           v.strides[2] == 1 && v.strides[1] == 2 && v.strides[0] >= 0 && v.strides[0] % 2 == 0 &&
+           v.offset % 2 == 0 && v.dims == Dims({y.dims[1], columns / 32, 2}) &&
+           plan.tensors[static_cast<std::size_t>(v.tensor)].dtype == DType::kF32);
+    };
+    if (has(kNormStats)) sums(layer.in[kNormStats], layer.in[0].dims[2]);
+    if (has(kNormStats)) need(has(kNormColumns));
+    if (has(kResidualStats)) sums(layer.in[kResidualStats], y.dims[2]);
+    need(layer.out.size() <= 2);
+    if (layer.out.size() == 2) {
+      sums(layer.out[1], y.dims[2]);
+      need(is_dense(layer.out[1]));
+    }
   }
 }
 

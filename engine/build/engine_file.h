@@ -2,7 +2,7 @@
 // inputs.
 //
 //   offset 0   "PAREENG1"
-//          8   u32 version (1), u32 zero
+//          8   u32 version (2), u32 zero
 //         16   u64 bytes of JSON, u64 offset of the block (a multiple of 4096), u64 bytes of the block
 //         40   SHA-256 of everything from offset 72 to the end (32 bytes)
 //         72   JSON (docs/engine.md), then zeros up to the block

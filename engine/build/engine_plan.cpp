@@ -38,6 +38,11 @@ Dims dense_strides(const Dims& dims) {
   return strides;
 }
 
+bool normalizes(const PlanLayer& layer) {
+  const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
+  return has(kNormStats) || has(kResidualStats);
+}
+
 PlanView whole(const EnginePlan& plan, int tensor) {
   const Dims& dims = plan.tensors[static_cast<std::size_t>(tensor)].dims;
   return {tensor, dims, dense_strides(dims), 0};

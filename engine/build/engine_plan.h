@@ -74,20 +74,38 @@ const char* name(LayerKind kind);  // "conv", "gemm", ...
 
 // What follows the sums of a convolution or product, in float32:
 //   v = alpha * sum [* scale[column]] [+ bias[column]]; v += r_scale * residual; v = act(v)
-//   stored as it is, or, when the output is 8 bit, v / y_scale rounded to even and saturated.
+//   stored as it is, or, when the output is 8 bit, v / y_scale rounded to even, plus y_zero, and saturated.
+// With normalized rows (slots below) the first line is v = alpha / deviation * (sum - mean *
+// columns[column]), and the residual is (residual - mean) / deviation * gamma + beta.
 struct Epilogue {
-  float alpha = 1, r_scale = 1, y_scale = 1;
+  float alpha = 1, r_scale = 1, y_scale = 1, y_zero = 0;
   Activation act;
   bool identity() const;  // no activation
   bool relu() const;
 };
 
-// in: 0 x, 1 w, 2 bias, 3 residual, 4 scale; absent ones have tensor -1.
+// Slots of convolutions and products; absent ones have tensor -1 or are not there at all. Sums of rows are
+// float32 [rows, columns / 32, 2]: sum and sum of squared deviations from the mean of each piece of 32
+// columns.
+enum LinearSlot : std::size_t {
+  kNormStats = 5,  // sums of x's rows: x is normalized (epsilon) on its way into the product ...
+  kNormColumns,    // ... whose weight sums by column these are
+  kResidualStats,  // the same for the residual (r_epsilon), with gamma and beta
+  kResidualGamma,
+  kResidualBeta,
+  kYScales,  // 1 / step of the output's codes, one a column, instead of y_scale; a float output holds int8
+             // codes in the columns where this is not 0
+  kLinearSlots
+};
+
+// in: 0 x, 1 w, 2 bias, 3 residual, 4 scale, then LinearSlot. out: y, perhaps the sums of its rows.
 //   conv  x [N,H,W,C], w [M,kH,kW,C/group], residual and y [N,OH,OW,M], all dense
 //   gemm  y[b,m,n] = sum over k of x[b,m,k] * w[b,n,k], views of rank 3; w, x of stride 1 in k unless w is
 //         plain [k,n]; bias, scale [n]. One that stands for a 1x1 convolution has its sizes in `conv` (n > 0)
 //   attention  in: 0 q [B,H,S,D], 1 k [B,G,T,D], 2 v [B,G,T,E], 3 mask, broadcast to [B,H,S,T]; y [B,H,S,E];
-//         softmax(alpha * q k + mask) v. G divides H.
+//         p = softmax(alpha * q k + mask); y = r_scale * p v. G divides H. `post` is done to p, whose rows it
+//         divides by their sum first; 8 bit q, k, v are codes, alpha and r_scale hold their scales; 8 bit y
+//         by y_scale, y_zero
 //   rows  a program, then along the last axis what `op` says, then scale and bias over the columns:
 //         in: leaves of the program, then scale, then bias. Outputs: result, then the program's results
 //   pool  x [N,H,W,C], y [N,OH,OW,C]; op "MaxPool", "AveragePool", "AveragePool+pads" (pads count), window in
@@ -101,7 +119,8 @@ struct PlanLayer {
   Epilogue epilogue;
   Program program;
   std::string op;                 // rows, pool
-  double epsilon = 0;             // rows
+  double epsilon = 0;             // rows; products that normalize
+  double r_epsilon = 0;           // of the residual
   bool nan_zero = false;          // attention: a row without any unmasked key is 0, not NaN
   std::vector<ProgramStep> post;  // rows: steps of one argument, one after the other, at the end
 
@@ -123,6 +142,7 @@ struct EnginePlan {
 };
 
 // Contiguous view of a tensor.
+bool normalizes(const PlanLayer& layer);  // a product of normalized rows, or with a normalized residual
 PlanView whole(const EnginePlan& plan, int tensor);
 Dims dense_strides(const Dims& dims);
 bool is_dense(const PlanView& view);

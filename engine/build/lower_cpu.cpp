@@ -148,7 +148,8 @@ class ScopeLowering {
     for (const ValueId id : graph.outputs) kept.flags[static_cast<std::size_t>(id)] = true;
     twin.assign(graph.value_count(), ValueId::kNone);
     lowering::expand_qlinear(graph);
-    std::vector<Realized> rows = lowering::lower_integer(graph, kept, {options_.integer, options_.fuse});
+    std::vector<Realized> rows =
+        lowering::lower_integer(graph, kept, {options_.integer, options_.fuse, options_.tensor_cores});
     if (options_.integer && options_.fuse) lowering::lower_codes(graph, kept, rows);
     lowered_.realized.insert(lowered_.realized.end(), rows.begin(), rows.end());
     lowering::fold_constants(graph);

@@ -27,7 +27,8 @@ struct LowerOptions {
   std::vector<ValueId> keep;                                 // of the source graph: what will be watched
   std::map<SubgraphPath, std::vector<ValueId>> keep_inside;  // the same of its subgraphs
   bool integer = false;                                      // true integer kernels where Q/DQ allow it
-  bool fuse = true;                                          // off: one node stays one kernel (for bisecting)
+  bool tensor_cores = false;  // integer: those of a GPU instead (E4M3 too; lower_integer.h says what else)
+  bool fuse = true;           // off: one node stays one kernel (for bisecting)
   bool channels_last = true;
 };
 

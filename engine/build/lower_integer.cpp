@@ -30,7 +30,7 @@ struct Match {
 
 ValueId input_of(const Node& node, std::size_t i) { return i < node.in.size() ? node.in[i] : ValueId::kNone; }
 
-bool is_eight_bit(DType type) { return type == DType::kI8 || type == DType::kU8; }
+bool is_eight_bit(DType type) { return type == DType::kI8 || type == DType::kU8 || type == DType::kE4M3FN; }
 
 const Node* producer_node(const Graph& graph, ValueId id) {
   if (id == ValueId::kNone) return nullptr;
@@ -142,8 +142,25 @@ void match_output(const Graph& graph, const Kept& kept, Match& m) {
   m.chain.result = q.out[0];
 }
 
+// Why the tensor cores of a GPU cannot do this.
+std::string tensor_core_problem(const Graph& graph, const Node& node, const Match& m) {
+  const auto zero = [&](const Coded& c) { return c.zero == ValueId::kNone || q_type_of(graph, c).zero == 0; };
+  if (m.w_codes.empty()) return "a product of two activations";
+  if (m.w.type == DType::kU8) return "uint8 weights";
+  if ((m.x.type == DType::kE4M3FN) != (m.w.type == DType::kE4M3FN))
+    return fmt::format("no kernel for {} by {}", name(m.x.type), name(m.w.type));
+  if (!zero(m.w)) return "the weights have a zero point";
+  if (!node.is("Conv")) return "";
+  if (graph.value(node.in[0]).shape.rank() != 4) return "a convolution along one axis";
+  const std::vector<std::int64_t> pads = node.attr_ints("pads");
+  if (!zero(m.x) && std::any_of(pads.begin(), pads.end(), [](std::int64_t p) { return p != 0; }))
+    return "padding with a zero point that is not 0";
+  return "";
+}
+
 // "" and a match, or why not.
-std::string match(const Graph& graph, NodeId id, const Kept& kept, bool fuse, Match& m) {
+std::string match(const Graph& graph, NodeId id, const Kept& kept, const IntegerOptions& options, Match& m) {
+  const bool fuse = options.fuse;
   const Node& node = graph.node(id);
   if (node.is("ConvTranspose")) return "no integer kernel for ConvTranspose";
   const Node *x_dq = dequantizer(graph, node.in[0]), *w_dq = dequantizer(graph, node.in[1]);
@@ -153,6 +170,9 @@ std::string match(const Graph& graph, NodeId id, const Kept& kept, bool fuse, Ma
   m.w = coded(graph, *w_dq);
   if (std::string why = scale_problem(graph, m.x, 1, "x"); !why.empty()) return why;
   if (!is_eight_bit(m.w.type)) return fmt::format("no integer kernel for {}", name(m.w.type));
+  for (const DType type : {m.x.type, m.w.type})
+    if (type == DType::kE4M3FN && !options.tensor_cores)
+      return fmt::format("no integer kernel for {}", name(type));
   if (w_dq->attr("block_size", std::int64_t{0}) != 0) return "the scales of w are blocked";
   m.w_codes = constant_of(graph, m.w.codes);
   if (m.w_codes.empty() && node.is("Conv")) return "the weights are not constant";
@@ -168,7 +188,11 @@ std::string match(const Graph& graph, NodeId id, const Kept& kept, bool fuse, Ma
     if (own != axis) return "the scales of w do not belong to output channels";
   }
   if (k < 0) return "the length of a sum is not known";
-  const std::int64_t limit = qgemm_max_k(q_type_of(graph, m.x), q_type_of(graph, m.w));
+  if (options.tensor_cores) {
+    if (std::string why = tensor_core_problem(graph, node, m); !why.empty()) return why;
+  }
+  const bool sums = m.x.type != DType::kE4M3FN;
+  const std::int64_t limit = !sums ? k : qgemm_max_k(q_type_of(graph, m.x), q_type_of(graph, m.w));
   if (k > limit) return fmt::format("sums of {} products may leave int32 (at most {})", k, limit);
 
   Kept all;
@@ -181,9 +205,17 @@ std::string match(const Graph& graph, NodeId id, const Kept& kept, bool fuse, Ma
   }
   if (const Node* r = dequantizer(graph, m.chain.residual); r != nullptr) {
     const Coded c = coded(graph, *r);
-    if (scale_problem(graph, c, 1, "residual").empty()) m.residual = c;
+    if (scale_problem(graph, c, 1, "residual").empty() && (options.tensor_cores || c.type != DType::kE4M3FN))
+      m.residual = c;
   }
   if (fuse) match_output(graph, kept, m);
+  // Float sums are stored as E4M3 only behind E4M3 operands, and so on: one family of codes a layer.
+  if (m.y_scale != ValueId::kNone && (m.y_type == DType::kE4M3FN) != (m.x.type == DType::kE4M3FN) &&
+      !options.tensor_cores) {
+    m.y_scale = m.y_zero = ValueId::kNone, m.y_type = DType::kF32;
+    m.chain.nodes.pop_back();
+    m.chain.result = graph.node(m.chain.nodes.back()).out[0];
+  }
   return "";
 }
 
@@ -277,7 +309,7 @@ std::vector<Realized> lower_integer(Graph& graph, const Kept& kept, const Intege
     if (row.requested.empty()) continue;
     if (options.rewrite) {
       Match m;
-      row.why = match(graph, id, kept, options.fuse, m);
+      row.why = match(graph, id, kept, options, m);
       if (row.why.empty()) {
         row.realized = fmt::format("{} kernel", row.requested);
         rewrite(graph, m);

@@ -23,6 +23,10 @@ namespace pare::lowering {
 struct IntegerOptions {
   bool rewrite = true;  // false: only say what was requested; everything is realized in float
   bool fuse = true;     // residual, activation and QuantizeLinear move into the kernel
+  // For the tensor cores of a GPU: E4M3 by E4M3 is taken as well, with float32 sums; not taken, with the
+  // reason, are uint8 weights, zero points of weights, products of two activations, convolutions along one
+  // axis, and padding with a zero point that is not 0.
+  bool tensor_cores = false;
 };
 
 // Runs before constants are folded (a folded weight has lost its codes), on plain layouts with shapes

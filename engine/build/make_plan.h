@@ -26,7 +26,8 @@ namespace pare {
 
 struct PlanOptions {
   DType precision = DType::kF16;  // how float values are stored: float32, float16 or bfloat16
-  bool integer = true;            // Q/DQ layers as int8 where they can; off: as fake quantization
+  bool fold_norms = true;         // LayerNormalization inside of the products around it, where it can be
+  bool integer = true;            // Q/DQ layers as int8 or E4M3 where they can; off: as fake quantization
 };
 
 // All inputs must have known sizes (fix_sizes). Errors: kUnsupported naming the nodes that no layer can do,
@@ -37,8 +38,5 @@ EnginePlan make_plan(const Graph& graph, const PlanOptions& options = {});
 // first, else error kUsage naming the input. Shapes and what follows from them are computed.
 Graph fix_sizes(const Graph& graph, std::int64_t batch,
                 const std::vector<std::pair<std::string, Dims>>& given);
-
-// "" or why an integer layer of the lowered graph cannot run on int8 tensor cores (zero points, uint8 ...).
-std::string int8_why_not(const Graph& lowered);
 
 }  // namespace pare

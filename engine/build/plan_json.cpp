@@ -37,11 +37,12 @@ Json layer_json(const PlanLayer& l) {
   for (const PlanView& v : l.out) json["out"].push_back(view_json(v));
   if (l.conv.n != 0) json["conv"] = conv_json(l.conv);
   const Epilogue& e = l.epilogue;
-  json["epilogue"] = Json::array(
-      {json_number(static_cast<double>(e.alpha)), json_number(static_cast<double>(e.r_scale)),
-       json_number(static_cast<double>(e.y_scale)), static_cast<int>(e.act.kind),
-       json_number(static_cast<double>(e.act.lo)), json_number(static_cast<double>(e.act.hi)),
-       json_number(static_cast<double>(e.act.alpha)), json_number(static_cast<double>(e.act.beta))});
+  json["epilogue"] =
+      Json::array({json_number(static_cast<double>(e.alpha)), json_number(static_cast<double>(e.r_scale)),
+                   json_number(static_cast<double>(e.y_scale)), static_cast<int>(e.act.kind),
+                   json_number(static_cast<double>(e.act.lo)), json_number(static_cast<double>(e.act.hi)),
+                   json_number(static_cast<double>(e.act.alpha)),
+                   json_number(static_cast<double>(e.act.beta)), json_number(static_cast<double>(e.y_zero))});
   if (!l.program.empty()) {
     Json leaves = Json::array(), steps = Json::array();
     for (const ProgramLeaf& f : l.program.leaves)
@@ -53,6 +54,7 @@ Json layer_json(const PlanLayer& l) {
   }
   if (!l.op.empty()) json["op"] = l.op;
   if (l.epsilon != 0) json["epsilon"] = json_number(l.epsilon);
+  if (l.r_epsilon != 0) json["r_epsilon"] = json_number(l.r_epsilon);
   if (l.nan_zero) json["nan_zero"] = true;
   if (!l.post.empty()) {
     json["post"] = Json::array();
@@ -167,7 +169,7 @@ PlanLayer read_layer(const Json& json, const std::string& what) {
     for (std::size_t i = 0; i < 16; ++i) l.conv.*fields[i] = c[i];
   }
   const Json& e = r.array("epilogue");
-  if (e.size() != 8) r.bad("epilogue");
+  if (e.size() != 9) r.bad("epilogue");
   const auto real = [&](std::size_t i) { return static_cast<float>(r.number(e[i])); };
   l.epilogue.alpha = real(0), l.epilogue.r_scale = real(1), l.epilogue.y_scale = real(2);
   const double kind = r.number(e[3]);
@@ -176,6 +178,7 @@ PlanLayer read_layer(const Json& json, const std::string& what) {
   l.epilogue.act.kind = static_cast<Activation::Kind>(static_cast<int>(kind));
   l.epilogue.act.lo = real(4), l.epilogue.act.hi = real(5), l.epilogue.act.alpha = real(6),
   l.epilogue.act.beta = real(7);
+  l.epilogue.y_zero = real(8);
   if (r.has("program")) {
     const Reader p(json_object(json, "program", what), what);
     l.program.dims = p.ints("dims");
@@ -194,6 +197,7 @@ PlanLayer read_layer(const Json& json, const std::string& what) {
   }
   if (r.has("op")) l.op = r.text("op");
   if (r.has("epsilon")) l.epsilon = r.real("epsilon");
+  if (r.has("r_epsilon")) l.r_epsilon = r.real("r_epsilon");
   if (r.has("nan_zero")) l.nan_zero = json_bool(json, "nan_zero", what);
   if (r.has("post"))
     for (const Json& s : r.array("post")) l.post.push_back(read_step(s, what));

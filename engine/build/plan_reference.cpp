@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/build/program.h"
@@ -231,18 +232,71 @@ class Layer {
     return x.size() == 1 ? 2 : x.size();
   }
 
-  float finish(double sum, std::int64_t column, std::int64_t at) const {
+  bool has(std::size_t slot) const { return slot < layer_.in.size() && layer_.in[slot].present(); }
+  double column_value(std::size_t slot, std::int64_t column) const {
+    return static_cast<double>(in_[slot][layer_.in[slot].offset + column]);
+  }
+  // Mean and 1 / deviation of a row whose sums a product has left.
+  std::pair<double, double> row_stats(std::size_t slot, std::int64_t row, double epsilon) const {
+    const std::int64_t pieces = layer_.in[slot].dims[1];
+    const Floats& f = in_[slot];
+    const std::int64_t first = layer_.in[slot].offset + row * layer_.in[slot].strides[0];
+    double mean = 0, square = 0;
+    for (std::int64_t i = 0; i < pieces; ++i) mean += static_cast<double>(f[first + i * 2]);
+    mean /= static_cast<double>(pieces * 32);
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      const double d = static_cast<double>(f[first + i * 2]) / 32 - mean;
+      square += static_cast<double>(f[first + i * 2 + 1]) + 32 * d * d;
+    }
+    return {mean, 1 / std::sqrt(std::max(square / static_cast<double>(pieces * 32), 0.0) + epsilon)};
+  }
+  // The sums of the rows of a finished product (out 1).
+  void store_row_sums() {
+    if (layer_.out.size() < 2) return;
+    const std::int64_t rows = layer_.out[1].dims[0], pieces = layer_.out[1].dims[1];
+    const Floats y = read(layer_.out[0].tensor);
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t p = 0; p < pieces; ++p) {
+        double sum = 0, square = 0;
+        const std::int64_t at = layer_.out[0].offset + r * pieces * 32 + p * 32;
+        for (int i = 0; i < 32; ++i) sum += static_cast<double>(y[at + i]);
+        for (int i = 0; i < 32; ++i) square += std::pow(static_cast<double>(y[at + i]) - sum / 32, 2);
+        store(1, (r * pieces + p) * 2, static_cast<float>(sum));
+        store(1, (r * pieces + p) * 2 + 1, static_cast<float>(square));
+      }
+  }
+  static float code_of(double v, double scale, double zero, DType type) {
+    v /= scale;
+    if (type != DType::kE4M3FN) v = std::nearbyint(v) + zero;
+    return static_cast<float>(std::min(std::max(v, code_low(type)), code_high(type)));
+  }
+
+  float finish(double sum, std::int64_t column, std::int64_t at, std::int64_t row = 0) const {
     const Epilogue& e = layer_.epilogue;
     double v = sum * static_cast<double>(e.alpha);
+    if (has(kNormStats)) {
+      const auto [mean, inverse] = row_stats(kNormStats, row, layer_.epsilon);
+      v = inverse * (v - mean * column_value(kNormColumns, column));
+    }
     if (layer_.in[4].present()) v *= static_cast<double>(in_[4][column]);
     if (layer_.in[2].present()) v += static_cast<double>(in_[2][column]);
-    if (layer_.in[3].present())
-      v += static_cast<double>(e.r_scale) * static_cast<double>(in_[3][layer_.in[3].offset + at]);
+    if (layer_.in[3].present()) {
+      auto r = static_cast<double>(in_[3][layer_.in[3].offset + at]);
+      if (has(kResidualStats)) {
+        const auto [mean, inverse] = row_stats(kResidualStats, row, layer_.r_epsilon);
+        r = (r - mean) * inverse;
+        if (has(kResidualGamma)) r *= column_value(kResidualGamma, column);
+        if (has(kResidualBeta)) r += column_value(kResidualBeta, column);
+      }
+      v += static_cast<double>(e.r_scale) * r;
+    }
     v = e.act(v);
     const DType type = plan_.tensors[static_cast<std::size_t>(layer_.out[0].tensor)].dtype;
-    if (bits(type) != 8) return static_cast<float>(v);
-    v = std::nearbyint(v / static_cast<double>(e.y_scale));
-    return static_cast<float>(std::min(std::max(v, -128.0), 127.0));
+    if (bits(type) != 8 && (!has(kYScales) || column_value(kYScales, column) == 0))
+      return static_cast<float>(v);
+    if (bits(type) != 8) return code_of(v, 1 / column_value(kYScales, column), 0, DType::kI8);
+    return code_of(v, has(kYScales) ? 1 / column_value(kYScales, column) : static_cast<double>(e.y_scale),
+                   static_cast<double>(e.y_zero), type);
   }
 
   void conv() {
@@ -282,14 +336,16 @@ class Layer {
           for (std::int64_t i = 0; i < k; ++i, xi += x.strides[2], wi += w.strides[2])
             sum += static_cast<double>(in_[0][xi]) * static_cast<double>(in_[1][wi]);
           const std::int64_t at = b * y.strides[0] + m * y.strides[1] + n * y.strides[2];
-          store(0, at, finish(sum, n, at));
+          store(0, at, finish(sum, n, at, m));
         }
+    store_row_sums();
   }
 
   void attention() {
     const PlanView &q = layer_.in[0], &k = layer_.in[1], &v = layer_.in[2], &mask = layer_.in[3],
                    &y = layer_.out[0];
     const std::int64_t share = q.dims[1] / k.dims[1], keys = k.dims[2];
+    const DType type = plan_.tensors[static_cast<std::size_t>(y.tensor)].dtype;
     std::vector<double> p(static_cast<std::size_t>(keys));
     for (std::int64_t b = 0; b < q.dims[0]; ++b)
       for (std::int64_t h = 0; h < q.dims[1]; ++h)
@@ -306,14 +362,23 @@ class Layer {
             most = std::max(most, dot);
           }
           for (double& e : p) total += e = std::exp(e - most);
+          for (double& e : p) {
+            e = layer_.nan_zero && std::isinf(most) && most < 0 ? 0 : e / total;
+            for (const ProgramStep& step : layer_.post) {
+              const float args[3] = {static_cast<float>(e), 0, 0};
+              e = static_cast<double>(evaluate_step(step, args));
+            }
+          }
           for (std::int64_t d = 0; d < v.dims[3]; ++d) {
             double sum = 0;
             for (std::int64_t t = 0; t < keys; ++t)
               sum += p[static_cast<std::size_t>(t)] *
                      static_cast<double>(in_[2][place(v, {b, h / share, t, d})]);
-            sum /= total;
-            if (layer_.nan_zero && std::isinf(most) && most < 0) sum = 0;
-            store(0, relative(y, {b, h, s, d}), static_cast<float>(sum));
+            sum *= static_cast<double>(layer_.epilogue.r_scale);
+            store(0, relative(y, {b, h, s, d}),
+                  bits(type) == 8 ? code_of(sum, static_cast<double>(layer_.epilogue.y_scale),
+                                            static_cast<double>(layer_.epilogue.y_zero), type)
+                                  : static_cast<float>(sum));
           }
         }
   }

@@ -200,7 +200,7 @@ EnginePlan Planner::run() {
         emit_pool(id);
         break;
       case NodeClass::kRows:
-        if (emitted_.count(id) == 0) emit_region(id);
+        if (emitted_.count(id) == 0 && !fold_norm(id)) emit_region(id);
         break;
       case NodeClass::kAttention:
         emit_attention(attention_.at(id));
@@ -214,32 +214,6 @@ EnginePlan Planner::run() {
 }
 
 }  // namespace planning
-
-std::string int8_why_not(const Graph& g) {
-  for (const NodeId id : g.nodes()) {
-    const Node& node = g.node(id);
-    if (!node.is("pare", "QConv") && !node.is("pare", "QMatMul")) continue;
-    const auto given = [&](int slot) {
-      return static_cast<std::size_t>(slot) < node.in.size() &&
-             node.in[static_cast<std::size_t>(slot)] != ValueId::kNone;
-    };
-    const auto in = [&](int slot) { return node.in[static_cast<std::size_t>(slot)]; };
-    for (const int slot : {kQX, kQW, kQYZero, kQResidual})
-      if (given(slot) && g.value(in(slot)).dtype == DType::kU8)
-        return fmt::format("'{}' has uint8 codes: tensor cores multiply int8 by int8", node.name);
-    for (const int slot : {kQXZero, kQWZero, kQYZero, kQResidualZero}) {
-      if (!given(slot)) continue;
-      const Tensor& zero = g.value(in(slot)).constant;
-      const auto bytes = zero.byte_span();
-      if (std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b != std::byte{0}; }))
-        return fmt::format("'{}' has a zero point that is not 0", node.name);
-    }
-    if (!g.is_constant(in(kQW))) return fmt::format("'{}' multiplies two activations", node.name);
-    if (node.is("pare", "QConv") && g.value(in(kQX)).shape.rank() != 4)
-      return fmt::format("'{}' has one spatial axis", node.name);
-  }
-  return "";
-}
 
 Graph fix_sizes(const Graph& source, std::int64_t batch,
                 const std::vector<std::pair<std::string, Dims>>& given) {
@@ -275,15 +249,8 @@ Graph fix_sizes(const Graph& source, std::int64_t batch,
 EnginePlan make_plan(const Graph& graph, const PlanOptions& options) {
   LowerOptions lower;
   lower.integer = options.integer;
-  Lowered lowered = lower_for_cpu(graph, lower);
-  std::string why;
-  if (options.integer) {
-    why = int8_why_not(*lowered.graph);
-    if (!why.empty()) {
-      lower.integer = false;
-      lowered = lower_for_cpu(graph, lower);
-    }
-  }
+  lower.tensor_cores = true;
+  const Lowered lowered = lower_for_cpu(graph, lower);
   Graph copy = *lowered.graph;
   planning::merge_products(copy);
   planning::Planner planner(std::move(copy), options);
@@ -291,8 +258,13 @@ EnginePlan make_plan(const Graph& graph, const PlanOptions& options) {
   plan.realized = lowered.realized;
   for (Realized& row : plan.realized) {
     if (row.realized.find("kernel") != std::string::npos) continue;
+    const auto absorbed = planner.realized().find(row.node);
+    if (absorbed != planner.realized().end()) {
+      row.realized = absorbed->second;
+      row.why.clear();
+      continue;
+    }
     row.realized = std::string(name(options.precision)) + " (fake-quantized)";
-    if (!why.empty()) row.why = why;
   }
   return plan;
 }

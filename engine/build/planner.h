@@ -26,19 +26,23 @@ enum class NodeClass : std::uint8_t {
 
 struct AttentionMatch {
   ValueId q, k, v, mask = ValueId::kNone;
-  bool k_transposed = false;  // k is [..., D, T]
+  ValueId p_codes = ValueId::kNone;  // what a FakeQuant makes of the probabilities
+  NodeId scores_node = NodeId::kNone, values_node = NodeId::kNone;  // the two products
+  bool k_transposed = false;                                        // k is [..., D, T]
   float alpha = 1;
   bool nan_zero = false;
   ValueId out;
   std::vector<std::string> nodes;
 };
 
-void merge_products(Graph& graph);  // planner_attention.cpp
+void merge_products(Graph& graph);  // planner_merge.cpp
 
 class Planner {
  public:
   Planner(Graph graph, const PlanOptions& options);
   EnginePlan run();
+  // By node: how what Q/DQ ask for runs where no integer kernel does it, yet exactly (attention).
+  const std::map<std::string, std::string>& realized() const { return realized_; }
 
  private:
   // planner.cpp
@@ -77,13 +81,46 @@ class Planner {
   // planner_linear.cpp
   void emit_conv(NodeId id);
   void emit_product(NodeId id);
-  bool emit_patches(NodeId id, PlanLayer& layer, const Tensor& w);
+  bool emit_patches(NodeId id, PlanLayer& layer, const Tensor& w, DType type);
   void finish_linear(const Node& node, PlanLayer& layer, std::int64_t columns);
   PlanView residual_operand(const Node& node, int slot, DType dtype, const Dims& dims);
+
+  // planner_quantize.cpp: quantizers of a layer's result, behind nothing but movement and constant factors,
+  // move into the layer. `view` is where `value` will lie; columns > 0: scales may differ from column to
+  // column.
+  struct Codes {
+    DType type = DType::kUndefined;
+    double scale = 1, zero = 0;
+    std::vector<float> inverse;  // by column: 1 / step; empty when all are `scale`
+    std::vector<std::pair<ValueId, PlanView>> placed;
+    std::vector<std::pair<ValueId, double>> fake;  // FakeQuants among them, with their scales
+  };
+  // mixed: the result stays float; columns whose FakeQuant feeds attention hold its codes, others what they
+  // were.
+  bool absorb_quantizers(ValueId value, const PlanView& view, std::int64_t columns, Codes& codes,
+                         bool mixed = false);
+  void place_codes(const Codes& codes, int tensor);
+  bool is_attention_operand(ValueId value) const;
+
+  // planner_norm.cpp: a LayerNormalization between products is no layer: the product in front leaves sums of
+  // its rows, the ones behind multiply by weights that hold gamma and correct their sums.
+  struct FoldedNorm {
+    ValueId x = ValueId::kNone;
+    int sums = -1;       // tensor
+    Tensor gamma, beta;  // float32 [columns], empty when absent
+    double epsilon = 0;
+  };
+  bool fold_norm(NodeId id);
+  bool reaches_product(ValueId value, int depth) const;
+  const FoldedNorm* folded_operand(ValueId value, PlanView& view);
+  PlanView sums_of(const FoldedNorm& norm, const PlanView& rows, std::int64_t columns);
+  void normalize_operand(const FoldedNorm& norm, PlanLayer& layer, const Node& node);
+  void normalize_residual(const FoldedNorm& norm, PlanLayer& layer);
 
   // planner_attention.cpp
   void match_attention();
   void peel_transpose(AttentionMatch& match) const;
+  void peel_around(AttentionMatch& match, ValueId shaped) const;
   void emit_attention(const AttentionMatch& match);
 
   Graph graph_;
@@ -99,6 +136,14 @@ class Planner {
   std::map<NodeId, AttentionMatch> attention_;
   std::set<NodeId> emitted_;
   std::map<NodeId, std::string> refused_;
+  struct FakeCodes {
+    PlanView view;
+    double scale = 1;
+  };
+  std::map<ValueId, FakeCodes> fake_codes_;  // results of FakeQuants that lie as codes (zero point 0)
+  std::map<std::string, std::string> realized_;
+  std::map<ValueId, FoldedNorm> folded_;
+  Tensor folded_bias_;  // of the product being emitted
 };
 
 }  // namespace pare::planning

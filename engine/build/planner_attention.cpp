@@ -1,4 +1,4 @@
-// Attention, found around each Softmax, and products of one input packed into one.
+// Attention, found around each Softmax.
 #include <algorithm>
 #include <cstring>
 
@@ -8,12 +8,6 @@
 
 namespace pare::planning {
 namespace {
-
-bool is_packable(const Graph& graph, const Node& node) {
-  return node.is("pare", "MatMul") && graph.is_constant(node.in[1]) &&
-         graph.value(node.in[1]).shape.rank() == 2 && graph.value(node.in[1]).dtype == DType::kF32 &&
-         node.in.size() <= 3 && node.attr("activation", "").empty() && node.attr("alpha", 1.0f) == 1.0f;
-}
 
 bool one_number(const Graph& graph, ValueId id, float& out) {
   if (id == ValueId::kNone || !graph.is_constant(id) || graph.value(id).constant.size() != 1 ||
@@ -29,85 +23,14 @@ bool all_zero(const Graph& graph, ValueId id) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-void pack(Graph& graph, const std::vector<NodeId>& group) {
-  std::int64_t total = 0, k = 0;
-  std::vector<std::int64_t> widths;
-  const bool biased = graph.node(group[0]).in.size() > 2;
-  for (const NodeId id : group) {
-    const Node& node = graph.node(id);
-    const Dims& d = graph.value(node.in[1]).constant.dims();
-    const bool trans = node.attr("trans_b", std::int64_t{0}) != 0;
-    widths.push_back(trans ? d[0] : d[1]);
-    k = trans ? d[1] : d[0];
-    total += widths.back();
-  }
-  Tensor w = Tensor::allocate(DType::kF32, {total, k}), bias = Tensor::allocate(DType::kF32, {total});
-  std::int64_t at = 0;
-  for (std::size_t g = 0; g < group.size(); ++g) {
-    const Node& node = graph.node(group[g]);
-    const float* from = graph.value(node.in[1]).constant.as<float>();
-    const bool trans = node.attr("trans_b", std::int64_t{0}) != 0;
-    for (std::int64_t n = 0; n < widths[g]; ++n)
-      for (std::int64_t i = 0; i < k; ++i)
-        w.mut<float>()[(at + n) * k + i] = trans ? from[n * k + i] : from[i * widths[g] + n];
-    if (biased)
-      std::memcpy(bias.mut<float>() + at, graph.value(node.in[2]).constant.data(),
-                  static_cast<std::size_t>(widths[g]) * sizeof(float));
-    at += widths[g];
-  }
-  const Node first = graph.node(group[0]);
-  Node packed = first;
-  packed.attrs["trans_b"] = std::int64_t{1};
-  packed.in[1] = graph.add_constant(graph.value(first.in[1]).name + "_packed", std::move(w));
-  if (biased) packed.in[2] = graph.add_constant(graph.value(first.in[2]).name + "_packed", std::move(bias));
-  Value result = graph.value(first.out[0]);
-  const auto last = static_cast<std::int64_t>(result.shape.dims.size()) - 1;
-  result.name += "_packed";
-  result.origin.clear();
-  result.producer = NodeId::kNone;
-  result.shape.dims.back() = Dim::of(total);
-  const ValueId value = graph.add_value(std::move(result));
-  packed.out = {value};
-  graph.insert_before(group[0], std::move(packed));
-  at = 0;
-  for (std::size_t g = 0; g < group.size(); ++g) {
-    const Node old = graph.node(group[g]);
-    Node slice;
-    slice.op = "Slice";
-    slice.name = old.name;
-    const auto ints = [&](std::int64_t v) { return graph.add_constant("packed_at", Tensor::ints({v})); };
-    slice.in = {value, ints(at), ints(at + widths[g]), ints(last)};
-    slice.out = old.out;
-    const NodeId place =
-        graph.insert_before(group[g], Node{slice.name, "", "Slice", slice.in, {}, -1, {}, nullptr});
-    graph.remove_node(group[g]);
-    graph.set_output(place, 0, old.out[0]);
-    at += widths[g];
-  }
-}
-
 }  // namespace
-
-void merge_products(Graph& graph) {
-  std::map<ValueId, std::vector<NodeId>> by_input;
-  for (const NodeId id : graph.nodes()) {
-    const Node& node = graph.node(id);
-    if (is_packable(graph, node)) by_input[node.in[0]].push_back(id);
-  }
-  for (const auto& [input, all] : by_input) {
-    std::vector<NodeId> group;
-    for (const NodeId id : all) {
-      const Node& node = graph.node(id);
-      if (node.in.size() == graph.node(all[0]).in.size() && !graph.is_output(node.out[0]))
-        group.push_back(id);
-    }
-    if (group.size() > 1) pack(graph, group);
-  }
-}
 
 // k as [B,H,D,T] made by Reshape, Transpose, Reshape (PyTorch's exporter goes through rank 3): the [B,H,T,D]
 // in front, which has strides where the detour has none.
-void Planner::peel_transpose(AttentionMatch& m) const {
+void Planner::peel_transpose(AttentionMatch& m) const { peel_around(m, m.k); }
+
+// The same for a value in front of `shaped`, which has the sizes of k.
+void Planner::peel_around(AttentionMatch& m, ValueId shaped) const {
   const auto producer = [&](ValueId v, const char* op) -> const Node* {
     const NodeId id = graph_.producer(v);
     return id != NodeId::kNone && graph_.node(id).is(op) ? &graph_.node(id) : nullptr;
@@ -116,7 +39,7 @@ void Planner::peel_transpose(AttentionMatch& m) const {
   const Node* swap = behind == nullptr ? nullptr : producer(behind->in[0], "Transpose");
   const Node* front = swap == nullptr ? nullptr : producer(swap->in[0], "Reshape");
   if (front == nullptr || swap->attr_ints("perm") != std::vector<std::int64_t>{0, 2, 1}) return;
-  const Dims k = sizes(m.k), flat = sizes(swap->in[0]);
+  const Dims k = sizes(shaped), flat = sizes(swap->in[0]);
   Dims x = sizes(front->in[0]);
   if (x.size() == 5 && x[0] == 1) x.erase(x.begin());  // a slice of a packed q, k, v
   if (k.size() != 4 || x.size() != 4 || flat.size() != 3) return;
@@ -153,6 +76,13 @@ void Planner::match_attention() {
       }
     }
     if (next == NodeId::kNone) continue;
+    if (graph_.node(next).is("pare", "FakeQuant") && class_of(next) == NodeClass::kPointwise) {
+      m.p_codes = graph_.node(next).out[0];
+      taken.push_back(next);
+      p = m.p_codes;
+      next = graph_.only_user(p);
+      if (next == NodeId::kNone) continue;
+    }
     const Node& last = graph_.node(next);
     if (!(last.is("MatMul") || last.is("pare", "MatMul")) || last.in.size() != 2 || last.in[0] != p ||
         last.attr("alpha", 1.0f) != 1.0f || last.attr("trans_b", std::int64_t{0}) != 0 ||
@@ -182,6 +112,8 @@ void Planner::match_attention() {
     const Node& product = graph_.node(before);
     if (product.in.size() != 2 || !product.attr("activation", "").empty()) continue;
     taken.push_back(before);
+    m.scores_node = before;
+    m.values_node = next;
     m.alpha = product.attr("alpha", 1.0f);
     m.k_transposed = product.attr("trans_b", std::int64_t{0}) == 0;
     m.q = product.in[0];
@@ -202,6 +134,20 @@ void Planner::match_attention() {
       taken.push_back(scale);
     }
     if (m.k_transposed) peel_transpose(m);
+    const NodeId quantizer = graph_.producer(m.k);
+    if (m.k_transposed && quantizer != NodeId::kNone && graph_.node(quantizer).is("pare", "FakeQuant") &&
+        alone(m.k, before)) {
+      // A quantizer does not care which way its values lie: it may stand in front of the detour.
+      AttentionMatch inner = m;
+      inner.k = graph_.node(quantizer).in[0];
+      const ValueId shape_like = m.k;
+      peel_around(inner, shape_like);
+      if (!inner.k_transposed) {
+        graph_.set_input(quantizer, 0, inner.k);
+        graph_.value(m.k).shape = graph_.value(inner.k).shape;
+        m.k_transposed = false;
+      }
+    }
     const int rank = graph_.value(m.q).shape.rank();
     const int k_rank = graph_.value(m.k).shape.rank();
     if (rank != 4 || (k_rank != 4 && m.k_transposed) || graph_.value(m.v).shape.rank() != 4) continue;
@@ -218,9 +164,24 @@ void Planner::emit_attention(const AttentionMatch& m) {
   const NodeId id = graph_.producer(m.out);
   PlanLayer layer = start_layer(LayerKind::kAttention, graph_.node(id));
   layer.nodes = m.nodes;
-  layer.epilogue.alpha = m.alpha;
+  double layer_scale = static_cast<double>(m.alpha);
   layer.nan_zero = m.nan_zero;
+  double values_scale = 1;
+  bool codes = false;
   const auto operand = [&](ValueId value, bool swap) {
+    // Codes that the product in front has left: their scale moves behind the sums.
+    if (const auto fake = fake_codes_.find(value); fake != fake_codes_.end()) {
+      PlanView view = fake->second.view;
+      if (view.dims.size() == 5) view_select(view, 0, 0);
+      if (swap) {
+        std::swap(view.dims[2], view.dims[3]);
+        std::swap(view.strides[2], view.strides[3]);
+      }
+      (value == m.v ? values_scale : layer_scale) *= fake->second.scale;
+      codes = true;
+      if (view.strides[3] == 1) return view;
+      return copy(view, tensor(view.tensor).dtype, graph_.value(value).name);
+    }
     PlanView view = view_of(value);
     if (view.dims.size() == 5) view_select(view, 0, 0);
     if (swap) {
@@ -241,11 +202,45 @@ void Planner::emit_attention(const AttentionMatch& m) {
     view_expand(mask, {q[0], q[1], q[2], k[2]});
     layer.in[3] = mask;
   }
+  if (m.p_codes != ValueId::kNone) {
+    const Node& node = graph_.node(graph_.producer(m.p_codes));
+    ProgramStep step;
+    std::string why;
+    step_of_node(graph_, node, step, why);
+    step.op = "Quantize";
+    layer.post.push_back(step);
+    if (step.y != 0) {
+      ProgramStep shift = step;
+      shift.op = "Dequantize";
+      shift.x = 1;
+      layer.post.push_back(shift);
+    }
+    values_scale *= step.x;
+    codes = true;
+  }
+  layer.epilogue.alpha = static_cast<float>(layer_scale);
+  layer.epilogue.r_scale = static_cast<float>(values_scale);
   // Heads lie side by side in each row, so the transpose and reshape that follow are free.
-  const int target = add_tensor(graph_.value(m.out).name, storage(m.out), {q[0], q[2], q[1], v[3]});
-  PlanView out = whole(plan_, target);
+  const Dims stored = {q[0], q[2], q[1], v[3]};
+  PlanView out;
+  out.dims = stored;
+  out.strides = dense_strides(stored);
   view_transpose(out, {0, 2, 1, 3});
-  placed_[m.out] = out;
+  Codes absorbed;
+  const bool writes_codes = absorb_quantizers(m.out, out, 0, absorbed);
+  out.tensor = writes_codes ? add_tensor(graph_.value(m.out).name + "_codes", absorbed.type, stored)
+                            : add_tensor(graph_.value(m.out).name, storage(m.out), stored);
+  if (writes_codes) {
+    layer.epilogue.y_scale = static_cast<float>(absorbed.scale);
+    layer.epilogue.y_zero = static_cast<float>(absorbed.zero);
+    place_codes(absorbed, out.tensor);
+  } else {
+    placed_[m.out] = out;
+  }
+  if (codes)
+    for (const NodeId n : {m.scores_node, m.values_node})
+      realized_[graph_.node(n).name] =
+          "its codes, exact products in " + std::string(name(options_.precision));
   layer.out = {out};
   plan_.layers.push_back(std::move(layer));
 }

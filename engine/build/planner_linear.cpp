@@ -73,6 +73,12 @@ ValueId input(const Node& node, int slot) {
                                                          : ValueId::kNone;
 }
 
+double zero_of(const Graph& graph, ValueId id) {
+  return id == ValueId::kNone || graph.value(id).dtype == DType::kE4M3FN
+             ? 0
+             : static_cast<double>(graph.value(id).constant.to_ints()[0]);
+}
+
 bool quantized(const Node& node) { return node.is("pare", "QConv") || node.is("pare", "QMatMul"); }
 
 }  // namespace
@@ -92,12 +98,26 @@ void Planner::finish_linear(const Node& node, PlanLayer& layer, std::int64_t col
                         ? Dims{layer.conv.n, layer.conv.oh, layer.conv.ow, layer.conv.m}
                         : Dims{layer.in[0].dims[0], layer.in[0].dims[1], columns};
   const bool codes = quantized(node);
-  const int target = tensor_for(out, sizes(out));
+  layer.in.resize(std::max<std::size_t>(layer.in.size(), 5));
+  Codes absorbed;
+  PlanView whole_out;
+  whole_out.dims = sizes(out);
+  whole_out.strides = dense_strides(whole_out.dims);
+  const bool writes_codes = !(codes && input(node, kQYScale) != ValueId::kNone) &&
+                            absorb_quantizers(out, whole_out, columns, absorbed);
+  const int target = writes_codes ? add_tensor(graph_.value(out).name + "_codes", absorbed.type, sizes(out))
+                                  : tensor_for(out, sizes(out));
   const DType out_type = tensor(target).dtype;
-  layer.in.resize(5);
+  Codes among;
+  const bool holds_codes = !writes_codes && !(codes && input(node, kQYScale) != ValueId::kNone) &&
+                           bits(out_type) == 16 && tensor(target).role == PlanRole::kActivation &&
+                           absorb_quantizers(out, whole_out, columns, among, true);
   const ValueId bias = input(node, codes ? static_cast<int>(kQBias) : 2);
-  if (bias != ValueId::kNone) {
-    const DType type = codes || out_type == DType::kF32 ? DType::kF32 : options_.precision;
+  if (!folded_bias_.empty()) {
+    layer.in[2] = whole(plan_, weight(layer.name + "_bias", std::move(folded_bias_)));
+    folded_bias_ = {};
+  } else if (bias != ValueId::kNone) {
+    const DType type = codes || bits(out_type) != 16 ? DType::kF32 : options_.precision;
     const auto key = std::make_pair(bias, 100 + static_cast<int>(type));
     if (weights_.count(key) == 0)
       weights_[key] =
@@ -105,23 +125,70 @@ void Planner::finish_linear(const Node& node, PlanLayer& layer, std::int64_t col
     layer.in[2] = whole(plan_, weights_[key]);
   }
   const ValueId residual = input(node, codes ? static_cast<int>(kQResidual) : 3);
-  if (residual != ValueId::kNone) layer.in[3] = dense_operand(residual, storage(residual), dims);
+  const auto folded = folded_.find(residual);
+  if (residual != ValueId::kNone && folded != folded_.end() && !codes && layer.kind == LayerKind::kGemm) {
+    layer.in[3] = dense_operand(folded->second.x, storage(residual), dims);
+    normalize_residual(folded->second, layer);
+  } else if (residual != ValueId::kNone) {
+    layer.in[3] = dense_operand(residual, storage(residual), dims);
+  }
   if (codes) {
     const auto one = [&](int slot) { return *graph_.value(input(node, slot)).constant.as<float>(); };
     const Tensor& ws = graph_.value(input(node, kQWScale)).constant;
     Tensor scale = Tensor::allocate(DType::kF32, {columns});
     for (std::int64_t i = 0; i < columns; ++i)
       scale.mut<float>()[i] = one(kQXScale) * ws.as<float>()[ws.size() == 1 ? 0 : i];
-    layer.in[4] = whole(plan_, weight(layer.name + "_scale", std::move(scale)));
-    if (input(node, kQYScale) != ValueId::kNone) e.y_scale = one(kQYScale);
+    if (input(node, kQYScale) != ValueId::kNone) {
+      e.y_scale = one(kQYScale);
+      e.y_zero = static_cast<float>(zero_of(graph_, input(node, kQYZero)));
+    }
     if (residual != ValueId::kNone && input(node, kQResidualScale) != ValueId::kNone)
       e.r_scale = one(kQResidualScale);
-    layer.requested = layer.realized = "int8";
+    // (x - zero) w = x w - zero sum(w): zero points of x and of the residual move into the bias.
+    const double x_zero = zero_of(graph_, input(node, kQXZero)),
+                 r_zero = zero_of(graph_, input(node, kQResidualZero)) * static_cast<double>(e.r_scale);
+    if (x_zero != 0 || r_zero != 0) {
+      const Tensor& w = graph_.value(input(node, kQW)).constant;
+      const bool by_column = w.dims().size() == 2 && node.attr("trans_b", std::int64_t{0}) == 0;
+      const std::int64_t k = w.size() / std::max<std::int64_t>(columns, 1);
+      Tensor shifted = Tensor::allocate(DType::kF32, {columns});
+      for (std::int64_t i = 0; i < columns; ++i) {
+        double sum = 0;
+        for (std::int64_t j = 0; j < k; ++j)
+          sum += static_cast<double>(w.as<std::int8_t>()[by_column ? j * columns + i : i * k + j]);
+        const double old =
+            bias == ValueId::kNone ? 0 : static_cast<double>(graph_.value(bias).constant.as<float>()[i]);
+        shifted.mut<float>()[i] =
+            static_cast<float>(old - x_zero * sum * static_cast<double>(scale.as<float>()[i]) - r_zero);
+      }
+      layer.in[2] = whole(plan_, weight(layer.name + "_bias", std::move(shifted)));
+    }
+    layer.in[4] = whole(plan_, weight(layer.name + "_scale", std::move(scale)));
+    layer.requested = layer.realized = graph_.value(node.in[0]).dtype == DType::kE4M3FN ? "fp8" : "int8";
   } else if (node.op == "MatMul") {
     e.alpha = node.attr("alpha", 1.0f);
   }
-  placed_[out] = whole(plan_, target);
-  PlanView view = placed_[out];
+  if (writes_codes) {
+    e.y_scale = static_cast<float>(absorbed.scale);
+    e.y_zero = static_cast<float>(absorbed.zero);
+    if (!absorbed.inverse.empty()) {
+      layer.in.resize(std::max<std::size_t>(layer.in.size(), kYScales + 1));
+      layer.in[kYScales] =
+          whole(plan_,
+                weight(layer.name + "_steps", Tensor::copy_of(DType::kF32, {columns}, absorbed.inverse.data(),
+                                                              absorbed.inverse.size() * sizeof(float))));
+    }
+    place_codes(absorbed, target);
+  }
+  if (holds_codes) {
+    layer.in.resize(std::max<std::size_t>(layer.in.size(), kYScales + 1));
+    layer.in[kYScales] = whole(
+        plan_, weight(layer.name + "_steps", Tensor::copy_of(DType::kF32, {columns}, among.inverse.data(),
+                                                             among.inverse.size() * sizeof(float))));
+    place_codes(among, target);
+  }
+  PlanView view = whole(plan_, target);
+  if (!writes_codes) placed_[out] = view;
   const bool fits = view_reshape(view, dims);
   PARE_ASSERT(fits);
   layer.out = {view};
@@ -129,10 +196,9 @@ void Planner::finish_linear(const Node& node, PlanLayer& layer, std::int64_t col
 }
 
 // Convolutions that read an image with few channels: as a product of patches, or space-to-depth.
-bool Planner::emit_patches(NodeId id, PlanLayer& layer, const Tensor& w) {
+bool Planner::emit_patches(NodeId id, PlanLayer& layer, const Tensor& w, DType type) {
   const Node node = graph_.node(id);
   ConvGeometry& g = layer.conv;
-  const DType type = w.dtype();
   if (g.group != 1 || g.dh != 1 || g.dw != 1 || g.c > 4) return false;
   PlanView view = view_of(node.in[0]);
   const auto blocks = [&](std::int64_t by_y, std::int64_t by_x) {
@@ -175,7 +241,7 @@ void Planner::emit_conv(NodeId id) {
   const Node node = graph_.node(id);
   PlanLayer layer = start_layer(LayerKind::kConv, node);
   const bool codes = quantized(node);
-  const DType type = codes ? DType::kI8 : options_.precision;
+  const DType type = codes ? graph_.value(node.in[0]).dtype : options_.precision;
   const Dims x = sizes(node.in[0]), y = sizes(node.out[0]);
   const Tensor& w = graph_.value(node.in[1]).constant;
   ConvGeometry& g = layer.conv;
@@ -190,8 +256,8 @@ void Planner::emit_conv(NodeId id) {
   pair("strides", g.sh, g.sw);
   pair("dilations", g.dh, g.dw);
   pair("pads", g.top, g.left);
-  const Tensor typed = as_type(w, type);
-  if (!emit_patches(id, layer, typed)) {
+  const Tensor typed = as_type(w, codes ? w.dtype() : type);
+  if (!emit_patches(id, layer, typed, type)) {
     const bool depthwise = g.group > 1 && g.group == g.c && g.group == g.m;
     const std::int64_t step = 8;
     PlanView in;
@@ -219,21 +285,31 @@ void Planner::emit_product(NodeId id) {
   const Node node = graph_.node(id);
   PlanLayer layer = start_layer(LayerKind::kGemm, node);
   const bool codes = quantized(node);
-  const DType type = codes ? DType::kI8 : options_.precision;
+  const DType type = codes ? graph_.value(node.in[0]).dtype : options_.precision;
   Dims x = sizes(node.in[0]), b = sizes(node.in[1]);
   const bool trans_b = node.attr("trans_b", std::int64_t{0}) != 0;
   if (x.empty() || b.size() < 2) fail(ErrorCode::kUnsupported, "product '{}' of vectors", node.name);
   const std::int64_t k = x.back(), n = trans_b ? b[b.size() - 2] : b.back();
   if (graph_.is_constant(node.in[1]) && b.size() == 2) {
     const std::int64_t rows = k == 0 ? 0 : element_count(x) / k;
-    PlanView view = view_of(node.in[0]);
+    PlanView view;
+    const FoldedNorm* norm = codes ? nullptr : folded_operand(node.in[0], view);
+    if (norm != nullptr && view_reshape(view, {1, rows, k}) && view.strides[2] == 1 &&
+        view.strides[1] % k == 0 && view.offset % k == 0) {
+      layer.in = {view, {}, {}, {}, {}};
+      normalize_operand(*norm, layer, node);
+      finish_linear(node, layer, n);
+      return;
+    }
+    view = view_of(node.in[0]);
     const std::int64_t align = 16 / size_of(type);
     if (tensor(view.tensor).dtype != type || !view_reshape(view, {1, rows, k}) || view.strides[2] != 1 ||
         view.strides[1] % align != 0 || view.offset % align != 0)
       view = dense_operand(node.in[0], type, {1, rows, k});
     const auto key = std::make_pair(node.in[1], static_cast<int>(type));
     if (weights_.count(key) == 0) {
-      const Tensor typed = as_type(graph_.value(node.in[1]).constant, type);
+      const Tensor& w = graph_.value(node.in[1]).constant;
+      const Tensor typed = codes ? w : as_type(w, type);
       weights_[key] = weight(graph_.value(node.in[1]).name, trans_b ? typed : transposed(typed));
     }
     PlanView w = whole(plan_, weights_[key]);

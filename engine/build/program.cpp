@@ -72,7 +72,8 @@ bool quantizer(const Graph& graph, const Node& node, DType type, ProgramStep& st
   step.y = 0;
   if (node.in.size() > 2 && node.in[2] != ValueId::kNone && !one_constant(graph, node.in[2], step.y))
     why_not = "its zero point is not one constant";
-  if (type != DType::kI8 && type != DType::kU8 && !(step.op == "Dequantize" && type == DType::kI32))
+  if (type != DType::kI8 && type != DType::kU8 && !(type == DType::kE4M3FN && step.y == 0) &&
+      !(step.op == "Dequantize" && type == DType::kI32))
     why_not = std::string("codes of type ") + name(type);
   step.z = static_cast<double>(static_cast<int>(type));
   return why_not.empty();
@@ -80,8 +81,8 @@ bool quantizer(const Graph& graph, const Node& node, DType type, ProgramStep& st
 
 }  // namespace
 
-double code_low(DType type) { return type == DType::kI8 ? -128 : 0; }
-double code_high(DType type) { return type == DType::kI8 ? 127 : 255; }
+double code_low(DType type) { return type == DType::kI8 ? -128 : type == DType::kE4M3FN ? -448 : 0; }
+double code_high(DType type) { return type == DType::kI8 ? 127 : type == DType::kE4M3FN ? 448 : 255; }
 
 const StepInfo* find_step(const std::string& op) {
   for (const StepInfo& info : kSteps)
@@ -155,6 +156,12 @@ float evaluate_step(const ProgramStep& step, const float* args) {
   if (op == "Equal") return truth(a == b);
   if (op == "Erf") return std::erf(a);
   if (op == "Exp") return std::exp(a);
+  if ((op == "FakeQuant" || op == "Quantize") && type == DType::kE4M3FN) {
+    const float v = a / x;
+    float code = 0;
+    round_through(type, &v, &code, 1);
+    return op == "Quantize" ? code : code * x;
+  }
   if (op == "FakeQuant") return (clip(std::nearbyint(a / x) + y, low, high) - y) * x;
   if (op == "Floor") return std::floor(a);
   if (op == "Gelu")

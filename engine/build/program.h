@@ -5,6 +5,7 @@
 //   Quantize   x = scale, y = zero point, z = DType: the code as a number, clamp(rint(v / x) + y)
 //   Dequantize x = scale, y = zero point: (v - y) * x
 //   FakeQuant  both
+//   With E4M3 codes a code is the number that it stands for: v / x rounded to E4M3, saturated at 448.
 //   Clip       x = low, y = high;   HardSigmoid x = alpha, y = beta;   LeakyRelu, Elu x = alpha
 //   Gelu       x = 1: the tanh form
 #pragma once

@@ -105,11 +105,24 @@ class LayerCheck {
     convert(TensorView{spec.dtype, spec.dims, bytes.data() + kGuard},
             TensorView{DType::kF32, spec.dims, b.data()});
     double error = 0, size = 1e-6;
+    // Codes: 1 / 127 is one code.
+    const bool integers = spec.dtype == DType::kI8 || spec.dtype == DType::kU8,
+               small = spec.dtype == DType::kE4M3FN;
+    if (integers) size = 127;
     for (std::size_t i = 0; i < a.size(); ++i) {
       if (std::isnan(a[i]) && std::isnan(b[i])) continue;
-      const double d = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+      double d = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+      if (small) {
+        const auto code = [](std::uint8_t c) {
+          return c < 128 ? static_cast<int>(c) : 128 - static_cast<int>(c);
+        };
+        d = std::abs(code(want.as<std::uint8_t>()[i]) - code(bytes[kGuard + i])) / 127.0;
+      }
       error = std::isnan(d) ? INFINITY : std::max(error, d);
-      if (std::isfinite(a[i])) size = std::max(size, std::fabs(static_cast<double>(a[i])));
+      if (small)
+        size = 1;
+      else if (std::isfinite(a[i]) && !integers)
+        size = std::max(size, std::fabs(static_cast<double>(a[i])));
     }
     check.error = std::max(check.error, error / size);
   }

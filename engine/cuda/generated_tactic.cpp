@@ -25,12 +25,14 @@ class Generated final : public Tactic {
   std::int64_t counters() const override { return source_.counters; }
 
   void launch(CUstream stream, const Operands& at) override {
+    encode_maps(at);
     std::vector<CUdeviceptr> pointers;
     for (const int i : source_.in) pointers.push_back(at.in[static_cast<std::size_t>(i)]);
     for (const int i : source_.out) pointers.push_back(at.out[static_cast<std::size_t>(i)]);
     if (source_.workspace_bytes > 0) pointers.push_back(at.workspace);
     if (source_.counters > 0) pointers.push_back(at.counters);
     std::vector<void*> arguments;
+    for (CUtensorMap& map : maps_) arguments.push_back(&map);
     for (CUdeviceptr& p : pointers) arguments.push_back(&p);
     std::uint32_t eager = at.eager ? 1 : 0;
     arguments.push_back(&eager);
@@ -53,6 +55,25 @@ class Generated final : public Tactic {
   }
 
  private:
+  void encode_maps(const Operands& at) {
+    maps_.resize(source_.maps.size());
+    for (std::size_t i = 0; i < maps_.size(); ++i) {
+      const TensorMap& m = source_.maps[i];
+      const CUtensorMapDataType type = m.type == DType::kF16    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                       : m.type == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                                                : CU_TENSOR_MAP_DATA_TYPE_UINT8;
+      cuuint64_t dims[3], strides[2];
+      cuuint32_t box[3], steps[3] = {1, 1, 1};
+      for (int d = 0; d < 3; ++d) dims[d] = static_cast<cuuint64_t>(m.dims[d]);
+      for (int d = 0; d < 3; ++d) box[d] = static_cast<cuuint32_t>(m.box[d]);
+      for (int d = 0; d < 2; ++d) strides[d] = static_cast<cuuint64_t>(m.strides[d]);
+      PARE_CU(cuTensorMapEncodeTiled(
+          &maps_[i], type, 3, reinterpret_cast<void*>(at.in[static_cast<std::size_t>(m.slot)]), dims, strides,
+          box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+          CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    }
+  }
+  std::vector<CUtensorMap> maps_;
   KernelSource source_;
   CUmodule module_ = nullptr;
   CUfunction function_ = nullptr;

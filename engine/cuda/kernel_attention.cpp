@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "engine/build/program.h"
 #include "engine/cuda/kernel_source.h"
+#include "engine/cuda/program_code.h"
 
 namespace pare::cuda {
 namespace {
@@ -28,12 +30,24 @@ __device__ __forceinline__ u32 pack_(float low, float high) {
   u32 r; asm("cvt.rn.$T$x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); return r;
 }
 __device__ __forceinline__ float power_(float v) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v)); return r; }
+// Eight values to shared memory as 16 bit numbers: copied, or converted from codes (exactly).
+__device__ __forceinline__ void eight_(u32 to, const $W$* from, bool inside) { copy_(to, from, inside ? 16 : 0); }
+$EIGHT$
+template <typename C> __device__ __forceinline__ void eight_(u32 to, const C* from, bool inside) {
+  float f[8] = {};
+  if (inside) load_<8>(f, from);
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(pack_(f[0], f[1])), "r"(pack_(f[2], f[3])), "r"(pack_(f[4], f[5])), "r"(pack_(f[6], f[7])) : "memory");
+}
 
 extern "C" __global__ void __launch_bounds__($THREADS$) kernel($PARAMS$) {
   extern __shared__ __align__(128) u8 memory[];
   await_(eager);
-  constexpr int WARPS = $WARPS$, THREADS = WARPS * 32, BQ = WARPS * 16, BK = $BK$, D = $D$, DP = $DP$, E = $E$, EP = $EP$;
+  constexpr int WARPS = $WARPS$, QT = $QT$, THREADS = WARPS * 32, BQ = WARPS * QT * 16, BK = $BK$, D = $D$, DP = $DP$, E = $E$, EP = $EP$;
   constexpr int S = $S$, KEYS = $KEYS$, PITCH_D = DP * 2 + 16, PITCH_E = EP * 2 + 16, BLOCKS = (KEYS + BK - 1) / BK;
+  // What is done to probabilities needs the sum of their row first: the keys are walked twice.
+  constexpr int PASSES = $EXACT$ ? 2 : 1, RUNS = PASSES * BLOCKS;
+  constexpr bool RESIDENT = $RESIDENT$;  // all keys and values fit: fetched once, no waiting between blocks
+  constexpr int KEPT = RESIDENT ? BLOCKS : 2;
   constexpr float kScale = $SCALE$, kLog2e = 1.4426950408889634f;
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
   const int q0 = blockIdx.x * BQ;
@@ -41,107 +55,163 @@ extern "C" __global__ void __launch_bounds__($THREADS$) kernel($PARAMS$) {
   const auto* q = in0 + b * $QB$ + h * $QH$;
   const auto* k = in1 + b * $KB$ + h / $SHARE$ * $KH$;
   const auto* v = in2 + b * $VB$ + h / $SHARE$ * $VH$;
-  const u32 sq = shared_(memory), sk = sq + BQ * PITCH_D, sv = sk + 2 * BK * PITCH_D;
-  auto load_keys = [&](int block, int stage) {
+  const u32 sq = shared_(memory), sk = sq + BQ * PITCH_D, sv = sk + KEPT * BK * PITCH_D;
+  auto load_keys = [&](int run) {
+    const int block = run % BLOCKS, stage = RESIDENT ? block : run & 1;
     for (int i = tid; i < BK * (DP / 8); i += THREADS) {
       const int r = i / (DP / 8), c = i % (DP / 8), key = block * BK + r;
       const bool inside = key < KEYS && c * 8 < D;
-      copy_(sk + stage * BK * PITCH_D + r * PITCH_D + c * 16, inside ? k + (i64)key * $KT$ + c * 8 : k, inside ? 16 : 0);
+      eight_(sk + stage * BK * PITCH_D + r * PITCH_D + c * 16, inside ? k + (i64)key * $KT$ + c * 8 : k, inside);
     }
-    for (int i = tid; i < BK * (EP / 8); i += THREADS) {
-      const int r = i / (EP / 8), c = i % (EP / 8), key = block * BK + r;
-      const bool inside = key < KEYS && c * 8 < E;
-      copy_(sv + stage * BK * PITCH_E + r * PITCH_E + c * 16, inside ? v + (i64)key * $VT$ + c * 8 : v, inside ? 16 : 0);
-    }
+    if (RESIDENT || run >= RUNS - BLOCKS)
+      for (int i = tid; i < BK * (EP / 8); i += THREADS) {
+        const int r = i / (EP / 8), c = i % (EP / 8), key = block * BK + r;
+        const bool inside = key < KEYS && c * 8 < E;
+        eight_(sv + stage * BK * PITCH_E + r * PITCH_E + c * 16, inside ? v + (i64)key * $VT$ + c * 8 : v, inside);
+      }
   };
   for (int i = tid; i < BQ * (DP / 8); i += THREADS) {
     const int r = i / (DP / 8), c = i % (DP / 8);
     const bool inside = q0 + r < S && c * 8 < D;
-    copy_(sq + r * PITCH_D + c * 16, inside ? q + (i64)(q0 + r) * $QS$ + c * 8 : q, inside ? 16 : 0);
+    eight_(sq + r * PITCH_D + c * 16, inside ? q + (i64)(q0 + r) * $QS$ + c * 8 : q, inside);
   }
-  load_keys(0, 0);
+  for (int run = 0; run < (RESIDENT ? BLOCKS : 1); ++run) load_keys(run);
   asm volatile("cp.async.commit_group;");
-  float most[2] = {-1e30f, -1e30f}, total[2] = {0.f, 0.f};
-  float o[EP / 8][4] = {};
-  u32 fq[DP / 16][4];
-  const int row = q0 + warp * 16 + (lane >> 2);
-  for (int block = 0; block < BLOCKS; ++block) {
-    if (block + 1 < BLOCKS) load_keys(block + 1, (block + 1) & 1);
-    asm volatile("cp.async.commit_group;");
-    asm volatile("cp.async.wait_group 1;");
-    __syncthreads();
-    if (block == 0)
+  float most[QT][2], total[QT][2], inverse[QT][2];
 #pragma unroll
-      for (int d = 0; d < DP / 16; ++d) fragment_(fq[d], sq + (warp * 16 + (lane & 15)) * PITCH_D + (d * 2 + (lane >> 4)) * 16);
-    float s[BK / 8][4] = {};
-    const u32 keys = sk + (block & 1) * BK * PITCH_D, values = sv + (block & 1) * BK * PITCH_E;
+  for (int t = 0; t < QT; ++t) most[t][0] = most[t][1] = -1e30f, total[t][0] = total[t][1] = 0.f;
+  float o[QT][EP / 8][4] = {};
+  u32 fq[QT][DP / 16][4];
+  const int row = q0 + warp * QT * 16 + (lane >> 2);
+  for (int run = 0; run < RUNS; ++run) {
+    const int block = run % BLOCKS;
+    if (!RESIDENT) {
+      if (run + 1 < RUNS) load_keys(run + 1);
+      asm volatile("cp.async.commit_group;");
+      asm volatile("cp.async.wait_group 1;");
+      __syncthreads();
+    } else if (run == 0) {
+      asm volatile("cp.async.wait_group 0;");
+      __syncthreads();
+    }
+    if (run == 0)
+#pragma unroll
+      for (int t = 0; t < QT; ++t)
+#pragma unroll
+        for (int d = 0; d < DP / 16; ++d) fragment_(fq[t][d], sq + ((warp * QT + t) * 16 + (lane & 15)) * PITCH_D + (d * 2 + (lane >> 4)) * 16);
+    float s[QT][BK / 8][4] = {};
+    const int stage = RESIDENT ? block : run & 1;
+    const u32 keys = sk + stage * BK * PITCH_D, values = sv + stage * BK * PITCH_E;
 #pragma unroll
     for (int d = 0; d < DP / 16; ++d)
 #pragma unroll
       for (int j = 0; j < BK / 16; ++j) {
         u32 f[4];
         fragment_(f, keys + (j * 16 + (lane & 7) + ((lane >> 4) << 3)) * PITCH_D + (d * 2 + ((lane >> 3) & 1)) * 16);
-        mma_(s[2 * j], fq[d], f[0], f[1]);
-        mma_(s[2 * j + 1], fq[d], f[2], f[3]);
+#pragma unroll
+        for (int t = 0; t < QT; ++t) {
+          mma_(s[t][2 * j], fq[t][d], f[0], f[1]);
+          mma_(s[t][2 * j + 1], fq[t][d], f[2], f[3]);
+        }
       }
-    float high[2] = {most[0], most[1]};
+    const bool tail = KEYS % BK != 0 && block == BLOCKS - 1;
 #pragma unroll
-    for (int j = 0; j < BK / 8; ++j)
+    for (int t = 0; t < QT; ++t) {
+      float high[2] = {most[t][0], most[t][1]};
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int key = block * BK + j * 8 + (lane & 3) * 2 + (e & 1);
-        float f = s[j][e] * (kScale * kLog2e);
+      for (int j = 0; j < BK / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int key = block * BK + j * 8 + (lane & 3) * 2 + (e & 1);
+          float f = s[t][j][e] * (kScale * kLog2e);
 $MASK$
-        if (key >= KEYS) f = __int_as_float(0xff800000);
-        s[j][e] = f;
-        high[e >> 1] = fmaxf(high[e >> 1], f);
+          if (tail && key >= KEYS) f = __int_as_float(0xff800000);
+          s[t][j][e] = f;
+          high[e >> 1] = fmaxf(high[e >> 1], f);
+        }
+      if (run < BLOCKS)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          high[r] = fmaxf(high[r], __shfl_xor_sync(0xffffffffu, high[r], 1));
+          high[r] = fmaxf(high[r], __shfl_xor_sync(0xffffffffu, high[r], 2));
+          if (BLOCKS > 1) {
+            const float shrink = power_(most[t][r] - high[r]);
+            total[t][r] *= shrink;
+            if (PASSES == 1)
+#pragma unroll
+              for (int e = 0; e < EP / 8; ++e) o[t][e][2 * r] *= shrink, o[t][e][2 * r + 1] *= shrink;
+          }
+          most[t][r] = high[r];
+        }
+#pragma unroll
+      for (int j = 0; j < BK / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          s[t][j][e] = power_(s[t][j][e] - most[t][e >> 1]);
+          if (run < BLOCKS) total[t][e >> 1] += s[t][j][e];
+        }
+    }
+    if (PASSES == 2 && run == BLOCKS - 1)
+#pragma unroll
+      for (int t = 0; t < QT; ++t)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          total[t][r] += __shfl_xor_sync(0xffffffffu, total[t][r], 1);
+          total[t][r] += __shfl_xor_sync(0xffffffffu, total[t][r], 2);
+          inverse[t][r] = $NAN_ZERO$ && total[t][r] == 0.f ? 0.f : 1.f / total[t][r];
+        }
+    if (run >= RUNS - BLOCKS) {
+      if (PASSES == 2)
+#pragma unroll
+        for (int t = 0; t < QT; ++t)
+#pragma unroll
+          for (int j = 0; j < BK / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              float p = s[t][j][e] * inverse[t][e >> 1];
+$POST$
+              s[t][j][e] = p;
+            }
+#pragma unroll
+      for (int j = 0; j < BK / 16; ++j) {
+        u32 p[QT][4];
+#pragma unroll
+        for (int t = 0; t < QT; ++t)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) p[t][e] = $PACK$(s[t][2 * j + (e >> 1)][(e & 1) * 2], s[t][2 * j + (e >> 1)][(e & 1) * 2 + 1]);
+#pragma unroll
+        for (int e = 0; e < EP / 16; ++e) {
+          u32 f[4];
+          transposed_(f, values + (j * 16 + (lane & 15)) * PITCH_E + (e * 2 + (lane >> 4)) * 16);
+#pragma unroll
+          for (int t = 0; t < QT; ++t) {
+            mma_(o[t][2 * e], p[t], f[0], f[1]);
+            mma_(o[t][2 * e + 1], p[t], f[2], f[3]);
+          }
+        }
       }
+    }
+    if (!RESIDENT) __syncthreads();
+  }
+#pragma unroll
+  for (int t = 0; t < QT; ++t)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      high[r] = fmaxf(high[r], __shfl_xor_sync(0xffffffffu, high[r], 1));
-      high[r] = fmaxf(high[r], __shfl_xor_sync(0xffffffffu, high[r], 2));
-      const float shrink = power_(most[r] - high[r]);
-      most[r] = high[r];
-      total[r] *= shrink;
-#pragma unroll
-      for (int e = 0; e < EP / 8; ++e) o[e][2 * r] *= shrink, o[e][2 * r + 1] *= shrink;
-    }
-#pragma unroll
-    for (int j = 0; j < BK / 8; ++j)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        s[j][e] = power_(s[j][e] - most[e >> 1]);
-        total[e >> 1] += s[j][e];
+      if (PASSES == 1) {
+        total[t][r] += __shfl_xor_sync(0xffffffffu, total[t][r], 1);
+        total[t][r] += __shfl_xor_sync(0xffffffffu, total[t][r], 2);
       }
+      const float scale = $R_SCALE$ * (PASSES == 2 ? 1.f : $NAN_ZERO$ && total[t][r] == 0.f ? 0.f : 1.f / total[t][r]);
+      const int at = row + t * 16 + r * 8;
+      if (at >= S) continue;
+      auto* y = out0 + b * $YB$ + h * $YH$ + (i64)at * $YS$ + (lane & 3) * 2;
 #pragma unroll
-    for (int j = 0; j < BK / 16; ++j) {
-      const u32 p[4] = {pack_(s[2 * j][0], s[2 * j][1]), pack_(s[2 * j][2], s[2 * j][3]), pack_(s[2 * j + 1][0], s[2 * j + 1][1]),
-                        pack_(s[2 * j + 1][2], s[2 * j + 1][3])};
-#pragma unroll
-      for (int e = 0; e < EP / 16; ++e) {
-        u32 f[4];
-        transposed_(f, values + (j * 16 + (lane & 15)) * PITCH_E + (e * 2 + (lane >> 4)) * 16);
-        mma_(o[2 * e], p, f[0], f[1]);
-        mma_(o[2 * e + 1], p, f[2], f[3]);
+      for (int e = 0; e < EP / 8; ++e) {
+        if (e * 8 >= E) continue;
+        const float pair[2] = {$OUT$(o[t][e][2 * r] * scale), $OUT$(o[t][e][2 * r + 1] * scale)};
+        store_<2>(y + e * 8, pair);
       }
     }
-    __syncthreads();
-  }
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    total[r] += __shfl_xor_sync(0xffffffffu, total[r], 1);
-    total[r] += __shfl_xor_sync(0xffffffffu, total[r], 2);
-    const float scale = $NAN_ZERO$ && total[r] == 0.f ? 0.f : 1.f / total[r];
-    const int at = row + r * 8;
-    if (at >= S) continue;
-    auto* y = out0 + b * $YB$ + h * $YH$ + (i64)at * $YS$ + (lane & 3) * 2;
-#pragma unroll
-    for (int e = 0; e < EP / 8; ++e) {
-      if (e * 8 >= E) continue;
-      const float pair[2] = {o[e][2 * r] * scale, o[e][2 * r + 1] * scale};
-      store_<2>(y + e * 8, pair);
-    }
-  }
 }
 )CUDA";
 
@@ -157,7 +227,7 @@ __device__ __forceinline__ float all_(float v, bool sum, float* part) {
   return v;
 }
 extern "C" __global__ void __launch_bounds__(128) kernel($PARAMS$) {
-  extern __shared__ float p[];
+  extern __shared__ float probabilities[];
   await_(eager);
   __shared__ float part[4];
   const i64 s = blockIdx.x, h = blockIdx.y, b = blockIdx.z;
@@ -169,21 +239,52 @@ extern "C" __global__ void __launch_bounds__(128) kernel($PARAMS$) {
     for (int d = 0; d < $D$; ++d) f += get_(q[d]) * get_(k[d]);
     f *= $SCALE$;
 $MASK$
-    p[key] = f;
+    probabilities[key] = f;
     most = fmaxf(most, f);
   }
   most = all_(most, false, part);
   float total = 0.f;
-  for (i64 key = threadIdx.x; key < $KEYS$; key += 128) total += p[key] = expf(p[key] - most);
+  for (i64 key = threadIdx.x; key < $KEYS$; key += 128) total += probabilities[key] = expf(probabilities[key] - most);
   total = all_(total, true, part);
   const float scale = $NAN_ZERO$ && !(most > __int_as_float(0xff800000)) ? 0.f : 1.f / total;
+  for (i64 key = threadIdx.x; key < $KEYS$; key += 128) {
+    float p = scale == 0.f ? 0.f : probabilities[key] * scale;
+$POST$
+    probabilities[key] = p;
+  }
+  __syncthreads();
   for (int e = threadIdx.x; e < $E$; e += 128) {
     float f = 0.f;
-    for (i64 key = 0; key < $KEYS$; ++key) f += p[key] * get_(in2[b * $VB$ + h / $SHARE$ * $VH$ + key * $VT$ + e]);
-    put_(out0[b * $YB$ + h * $YH$ + s * $YS$ + e], scale == 0.f ? 0.f : f * scale);
+    for (i64 key = 0; key < $KEYS$; ++key) f += probabilities[key] * get_(in2[b * $VB$ + h / $SHARE$ * $VH$ + key * $VT$ + e]);
+    put_(out0[b * $YB$ + h * $YH$ + s * $YS$ + e], $OUT$(f * $R_SCALE$));
   }
 }
 )CUDA";
+
+// E4M3 to float16 needs no float32 in between.
+const char* kEightCodes = R"CUDA(
+__device__ __forceinline__ void eight_(u32 to, const E4M3* from, bool inside) {
+  uint2 codes = {0u, 0u};
+  if (inside) codes = *reinterpret_cast<const uint2*>(from);
+  u32 a, b, c, d;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(a) : "h"((u16)codes.x));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(b) : "h"((u16)(codes.x >> 16)));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(c) : "h"((u16)codes.y));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(d) : "h"((u16)(codes.y >> 16)));
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+__device__ __forceinline__ u32 pack_codes_(float low, float high) {
+  u16 codes; u32 r;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(high), "f"(low));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"(codes));
+  return r;
+}
+)CUDA";
+
+ProgramStep scaled(ProgramStep step) {
+  step.x = 1;
+  return step;
+}
 
 }  // namespace
 
@@ -192,7 +293,11 @@ std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLa
   const PlanView &q = layer.in[0], &k = layer.in[1], &v = layer.in[2], &mask = layer.in[3], &y = layer.out[0];
   const std::int64_t d = q.dims[3], e = v.dims[3], keys = k.dims[2], s = q.dims[2];
   const std::int64_t dp = (d + 15) / 16 * 16, ep = (e + 15) / 16 * 16;
-  const DType type = type_of(plan, q);
+  const DType out = type_of(plan, y);
+  // Codes become 16 bit numbers, exactly; what is 16 bits wide already decides which.
+  bool brain = plan.precision == name(DType::kBF16);
+  for (const PlanView* view : {&q, &k, &v}) brain = brain || type_of(plan, *view) == DType::kBF16;
+  const DType type = brain ? DType::kBF16 : DType::kF16;
   if (q.strides[3] != 1 || k.strides[3] != 1 || v.strides[3] != 1 || y.strides[3] != 1) {
     why_not = "an operand is not contiguous along its last axis";
     return {};
@@ -201,18 +306,38 @@ std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLa
     why_not = "more than 65535 heads or samples";
     return {};
   }
+  std::string finish = "__device__ __forceinline__ float finish_(float v) { return ", post;
+  const Epilogue& end = layer.epilogue;
+  if (out == DType::kI8 || out == DType::kU8)
+    finish +=
+        fmt::format("clip_(rintf(v * {}) + {}, {}, {})", number(1 / static_cast<double>(end.y_scale)),
+                    number(static_cast<double>(end.y_zero)), number(code_low(out)), number(code_high(out)));
+  else
+    finish += bits(out) == 8 ? fmt::format("v * {}", number(1 / static_cast<double>(end.y_scale))) : "v";
+  finish += "; }\n";
+  // E4M3 in pairs: rounded and made 16 bit numbers again by two instructions.
+  const bool pairs_of_codes = !brain && layer.post.size() == 1 && layer.post[0].op == "Quantize" &&
+                              static_cast<DType>(static_cast<int>(layer.post[0].z)) == DType::kE4M3FN;
+  for (const ProgramStep& step : layer.post)
+    post += pairs_of_codes ? fmt::format("    p *= {};\n", number(1 / step.x))
+            : step.op == "Quantize"
+                ? fmt::format("    p = {};\n",
+                              step_expression(scaled(step), {fmt::format("(p * {})", number(1 / step.x))}))
+                : "    p = " + step_expression(step, {"p"}) + ";\n";
   const auto words = [&](const std::string& params, const std::string& mask_at) {
     const auto n = [](std::int64_t i) { return std::to_string(i); };
     return std::vector<std::pair<std::string, std::string>>{
         {"PARAMS", params},
-        {"T", type == DType::kBF16 ? "bf16" : "f16"},
+        {"T", brain ? "bf16" : "f16"},
+        {"W", brain ? "BF16" : "F16"},
         {"D", n(d)},
         {"DP", n(dp)},
         {"E", n(e)},
         {"EP", n(ep)},
         {"S", n(s)},
         {"KEYS", n(keys)},
-        {"SCALE", number(static_cast<double>(layer.epilogue.alpha))},
+        {"SCALE", number(static_cast<double>(end.alpha))},
+        {"R_SCALE", number(static_cast<double>(end.r_scale))},
         {"SHARE", n(q.dims[1] / k.dims[1])},
         {"QB", n(q.strides[0])},
         {"QH", n(q.strides[1])},
@@ -227,6 +352,11 @@ std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLa
         {"YH", n(y.strides[1])},
         {"YS", n(y.strides[2])},
         {"NAN_ZERO", layer.nan_zero ? "true" : "false"},
+        {"EXACT", layer.post.empty() ? "false" : "true"},
+        {"POST", post},
+        {"PACK", pairs_of_codes ? "pack_codes_" : "pack_"},
+        {"EIGHT", brain ? "" : kEightCodes},
+        {"OUT", bits(out) == 8 ? "finish_" : ""},
         {"MASK", mask_at}};
   };
   const auto mask_code = [&](const char* query, const char* factor) {
@@ -238,31 +368,68 @@ std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLa
   };
   std::vector<KernelSource> sources;
   const auto aligned = [&](const PlanView& view) {
-    return view.offset % 8 == 0 && view.strides[0] % 8 == 0 && view.strides[1] % 8 == 0 &&
+    const DType t = type_of(plan, view);
+    const bool known = t == type || t == DType::kI8 || t == DType::kE4M3FN;
+    return known && view.offset % 8 == 0 && view.strides[0] % 8 == 0 && view.strides[1] % 8 == 0 &&
            view.strides[2] % 8 == 0;
   };
-  if ((type == DType::kF16 || type == DType::kBF16) && d % 8 == 0 && e % 8 == 0 && dp <= 128 && ep <= 128 &&
-      aligned(q) && aligned(k) && aligned(v) && type_of(plan, y) == type) {
-    for (const auto& [warps, block] :
-         std::vector<std::pair<int, int>>{{4, 64}, {2, 64}, {1, 64}, {4, 32}, {8, 64}}) {
-      if (warps > 1 && warps * 8 >= s && warps != 4) continue;
+  const bool pairs =
+      y.offset % 2 == 0 && y.strides[0] % 2 == 0 && y.strides[1] % 2 == 0 && y.strides[2] % 2 == 0;
+  if (d % 8 == 0 && e % 8 == 0 && dp <= 128 && ep <= 128 && aligned(q) && aligned(k) && aligned(v) && pairs &&
+      (out == type || bits(out) == 8)) {
+    // Warps and query tiles a warp that waste the fewest rows; pieces of keys that waste the fewest columns.
+    struct Shape {
+      int warps, tiles, keys;
+      bool resident;
+      std::int64_t bytes;
+      double cost;
+    };
+    std::vector<Shape> shapes;
+    for (const int tiles : {1, 2})
+      for (const int warps : {1, 2, 4, 7, 8, 13})
+        for (const int block : {32, 64, 80, 96, 112, 128}) {
+          if (block > 64 && keys <= block - 16) continue;
+          const double registers = static_cast<double>(tiles) * (block / 2.0 + static_cast<double>(ep) / 2 +
+                                                                 static_cast<double>(dp) / 4) +
+                                   50;
+          if (registers > 250 || registers * 32 * warps > 65536) continue;
+          const std::int64_t rows = warps * tiles * 16, pieces = (keys + block - 1) / block;
+          const bool resident = pieces * block * (dp * 2 + ep * 2 + 32) <= 100 * 1024;
+          const std::int64_t kept = resident ? pieces : 2;
+          const std::int64_t bytes = (rows + kept * block) * (dp * 2 + 16) + kept * block * (ep * 2 + 16);
+          if (bytes > 220 * 1024 || (rows > 16 && rows >= 2 * s)) continue;
+          const double work = static_cast<double>((s + rows - 1) / rows * rows) *
+                              static_cast<double>((keys + block - 1) / block * block);
+          // Too few blocks leave multiprocessors idle; one tile a warp reads keys twice as often.
+          const double blocks = static_cast<double>((s + rows - 1) / rows * q.dims[0] * q.dims[1]);
+          const double idle = std::max(1.0, 132 / blocks * std::min(1.0, warps / 4.0));
+          shapes.push_back(
+              {warps, tiles, block, resident, bytes, work * (tiles == 1 ? 1.3 : 1.0) * idle + 64.0 * block});
+        }
+    std::stable_sort(shapes.begin(), shapes.end(),
+                     [](const Shape& a, const Shape& b) { return a.cost < b.cost; });
+    if (shapes.size() > 7) shapes.resize(7);
+    for (const Shape& shape : shapes) {
       KernelSource source;
-      source.tactic = fmt::format("attention:mma_{}x{}", warps * 16, block);
-      source.block = warps * 32;
-      source.grid[0] = (s + warps * 16 - 1) / (warps * 16);
+      source.tactic =
+          fmt::format("attention:mma_{}x{}_q{}", shape.warps * shape.tiles * 16, shape.keys, shape.tiles);
+      source.block = shape.warps * 32;
+      source.grid[0] = (s + shape.warps * shape.tiles * 16 - 1) / (shape.warps * shape.tiles * 16);
       source.grid[1] = q.dims[1];
       source.grid[2] = q.dims[0];
-      source.shared_bytes =
-          static_cast<int>((warps * 16 + 2 * block) * (dp * 2 + 16) + 2 * block * (ep * 2 + 16));
-      auto w = words(parameters(plan, layer, source), mask_code("row + (e >> 1) * 8", " * kLog2e"));
-      w.emplace_back("WARPS", std::to_string(warps));
-      w.emplace_back("THREADS", std::to_string(warps * 32));
-      w.emplace_back("BK", std::to_string(block));
-      source.code = fill(kText, w);
+      source.shared_bytes = static_cast<int>(shape.bytes);
+      auto w = words(parameters(plan, layer, source), mask_code("row + t * 16 + (e >> 1) * 8", " * kLog2e"));
+      w.emplace_back("WARPS", std::to_string(shape.warps));
+      w.emplace_back("QT", std::to_string(shape.tiles));
+      w.emplace_back("THREADS", std::to_string(shape.warps * 32));
+      w.emplace_back("BK", std::to_string(shape.keys));
+      w.emplace_back("RESIDENT", shape.resident ? "true" : "false");
+      source.code = finish + fill(kText, w);
       sources.push_back(std::move(source));
     }
   } else {
-    why_not = "tensor cores: needs float16 or bfloat16, heads of at most 128, sizes and strides in eights";
+    why_not =
+        "tensor cores: needs 16 bit numbers or codes, heads of at most 128, sizes and strides in eights";
   }
   if (keys <= 12000) {
     KernelSource source;
@@ -272,7 +439,12 @@ std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLa
     source.grid[1] = q.dims[1];
     source.grid[2] = q.dims[0];
     source.shared_bytes = static_cast<int>(keys * 4);
-    source.code = fill(kPlain, words(parameters(plan, layer, source), mask_code("s", "")));
+    auto w = words(parameters(plan, layer, source), mask_code("s", ""));
+    std::string slow;
+    for (const ProgramStep& step : layer.post) slow += "    p = " + step_expression(step, {"p"}) + ";\n";
+    for (auto& [key, text] : w)
+      if (key == "POST") text = slow;
+    source.code = finish + fill(kPlain, w);
     sources.push_back(std::move(source));
   }
   return sources;

@@ -25,6 +25,7 @@ constexpr Tile kTiles[] = {
 };
 
 const char* kText = R"CUDA(
+#define SYNC_() __syncthreads()
 __device__ __forceinline__ u32 shared_(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 __device__ __forceinline__ void copy_(u32 to, const void* from, int bytes) {
   asm volatile("cp.async.$CACHE$.shared.global [%0], [%1], $CHUNK$, %2;" ::"r"(to), "l"(from), "r"(bytes));
@@ -88,6 +89,7 @@ $LOAD_A$
     for (int s = 0; s < STAGES - 1; ++s)
       if (begin + s < end) load(begin + s, s, false, true);
   await_(eager);
+$STATS$
 #pragma unroll
   for (int s = 0; s < STAGES - 1; ++s) {
     if (begin + s < end) load(begin + s, s, true, !$EARLY$);
@@ -138,7 +140,7 @@ $SPLIT$
 #pragma unroll
     for (int e = 0; e < V; ++e) v[e] = tile_sums[r * PITCH + c + e];
 $ADD_PARTS$
-    finish_(v, n0 + c, batch * $STEP_D$ + (i64)(m0 + r) * $LDD$ + n0 + c);
+    finish_(v, n0 + c, batch * $STEP_D$ + (i64)(m0 + r) * $LDD$ + n0 + c, m0 + r, r);
   }
 }
 )CUDA";
@@ -195,16 +197,6 @@ const char* kSplit = R"CUDA(
   if (tid == 0) counters[tile] = 0;
   __threadfence();
 )CUDA";
-const char* kAddParts = R"CUDA(
-#pragma unroll
-    for (int e = 0; e < V; ++e) v[e] = 0.f;
-    for (int s = 0; s < SPLITS; ++s) {
-      const float* part = parts + (i64)s * BM * BN + r * BN + c;
-#pragma unroll
-      for (int e = 0; e < V; ++e) v[e] += __ldcg(part + e);
-    }
-)CUDA";
-
 struct Setup {
   LinearSizes s;
   DType type;
@@ -227,17 +219,20 @@ KernelSource mma_kernel(const EnginePlan& plan, const PlanLayer& layer, const Se
   source.grid[0] = tiles_m * tiles_n;
   source.grid[1] = splits > 1 ? splits : u.s.batch;
   source.shared_bytes = std::max(t.stages * (t.m + t.n) * t.k_bytes, t.m * (t.n + 4) * 4);
-  const bool integer = u.type == DType::kI8;
+  const bool integer = u.type == DType::kI8 || u.type == DType::kU8;
   std::vector<std::pair<std::string, std::string>> words = {
       {"PARAMS", parameters(plan, layer, source)},
       {"FINISH", finish_code(plan, layer, u.width)},
+      {"STATS", stats_code(layer)},
       {"CACHE", u.chunk == 16 ? "cg" : "ca"},
       {"CHUNK", std::to_string(u.chunk)},
       {"ACC", integer ? "int" : "float"},
       {"R", integer ? "r" : "f"},
-      {"MMA", integer                  ? "m16n8k32.row.col.s32.s8.s8.s32"
-              : u.type == DType::kBF16 ? "m16n8k16.row.col.f32.bf16.bf16.f32"
-                                       : "m16n8k16.row.col.f32.f16.f16.f32"},
+      {"MMA", u.type == DType::kU8       ? "m16n8k32.row.col.s32.u8.s8.s32"
+              : u.type == DType::kI8     ? "m16n8k32.row.col.s32.s8.s8.s32"
+              : u.type == DType::kE4M3FN ? "m16n8k32.row.col.f32.e4m3.e4m3.f32"
+              : u.type == DType::kBF16   ? "m16n8k16.row.col.f32.bf16.bf16.f32"
+                                         : "m16n8k16.row.col.f32.f16.f16.f32"},
       {"KB", std::to_string(t.k_bytes)},
       {"ES", std::to_string(es)},
       {"THREADS", std::to_string(threads)},
@@ -278,7 +273,7 @@ KernelSource mma_kernel(const EnginePlan& plan, const PlanLayer& layer, const Se
   words.emplace_back("ROWS_SETUP", fill(u.s.conv ? kConvRows : kGemmRows, words));
   words.emplace_back("LOAD_A", fill(u.s.conv ? kConvLoad : kGemmLoad, words));
   words.emplace_back("SPLIT", splits > 1 ? kSplit : "");
-  words.emplace_back("ADD_PARTS", splits > 1 ? kAddParts : "");
+  words.emplace_back("ADD_PARTS", splits > 1 ? add_parts_code() : "");
   source.code = activation_code(layer.epilogue.act) + fill(kText, words);
   return source;
 }
@@ -294,9 +289,11 @@ std::vector<KernelSource> mma_kernels(const EnginePlan& plan, const PlanLayer& l
     why_not = why;
     return std::vector<KernelSource>{};
   };
-  if (u.type != DType::kF16 && u.type != DType::kBF16 && u.type != DType::kI8)
-    return refuse("operands are not float16, bfloat16 or int8");
-  if (type_of(plan, layer.in[1]) != u.type) return refuse("operands differ in type");
+  const DType w = type_of(plan, layer.in[1]);
+  const bool codes = (u.type == DType::kI8 || u.type == DType::kU8) && w == DType::kI8;
+  if (!codes &&
+      (u.type != w || (u.type != DType::kF16 && u.type != DType::kBF16 && u.type != DType::kE4M3FN)))
+    return refuse("operands are not float16, bfloat16, E4M3 or int8");
   if (u.s.conv && layer.conv.group != 1) return refuse("groups");
   if (u.s.m > 0x3FFFFFFF || u.s.k > 0x3FFFFFFF) return refuse("sizes beyond 2^30");
   std::int64_t unit = 16;  // bytes that every row start and every pixel is a multiple of
@@ -321,6 +318,10 @@ std::vector<KernelSource> mma_kernels(const EnginePlan& plan, const PlanLayer& l
   if (layer.in[3].present() && (u.s.ldr != u.s.ldd || (u.s.batch > 1 && u.s.step_r != u.s.step_d)))
     return refuse("residual and output have different strides");
   u.width = epilogue_width(plan, layer, u.s.n);
+  if (std::string why = finish_why_not(layer, u.width); !why.empty()) {
+    why_not = why;
+    return {};
+  }
   // The configurations nearest to filling 132 multiprocessors once or more with little waste.
   struct Choice {
     double cost;
@@ -332,7 +333,7 @@ std::vector<KernelSource> mma_kernels(const EnginePlan& plan, const PlanLayer& l
     if (t.m > 2 * u.s.m && t.m > 16) continue;
     if (t.n > 2 * u.s.n && t.n > 64) continue;
     if (t.k_bytes / u.chunk > 32 * t.warps_m * t.warps_n) continue;
-    if (t.n % u.width != 0) continue;
+    if (t.n % u.width != 0 || (layer.out.size() > 1 && t.n % 32 != 0)) continue;
     const double tiles = static_cast<double>((u.s.m + t.m - 1) / t.m) *
                          static_cast<double>((u.s.n + t.n - 1) / t.n) * static_cast<double>(u.s.batch);
     const double steps = static_cast<double>((u.s.k * es + t.k_bytes - 1) / t.k_bytes) * t.k_bytes / 64;

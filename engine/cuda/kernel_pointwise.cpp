@@ -158,6 +158,10 @@ std::string ProgramCode::leaf_code(std::size_t number, int w) const {
 
 std::string step_expression(const ProgramStep& step, const std::vector<std::string>& args) {
   if (step.op == "const") return number(step.x);
+  if (static_cast<DType>(static_cast<int>(step.z)) == DType::kE4M3FN &&
+      (step.op == "Quantize" || step.op == "FakeQuant"))
+    return fmt::format("(e4m3_({} / {}){})", args[0], number(step.x),
+                       step.op == "Quantize" ? "" : " * " + number(step.x));
   const StepInfo* info = find_step(step.op);
   PARE_ASSERT(info != nullptr && static_cast<int>(args.size()) == info->args);
   const std::string text = info->cuda;

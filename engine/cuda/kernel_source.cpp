@@ -14,6 +14,13 @@ struct F16 { u16 b; }; struct BF16 { u16 b; }; struct E4M3 { u8 b; };
 __device__ __forceinline__ float get_(float v) { return v; }
 __device__ __forceinline__ float get_(F16 v) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.b)); return f; }
 __device__ __forceinline__ float get_(BF16 v) { return __uint_as_float((u32)v.b << 16); }
+__device__ __forceinline__ float get_(E4M3 v) {
+  u32 pair; u16 low; float f;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"((u16)v.b));
+  low = (u16)pair;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(low));
+  return f;
+}
 __device__ __forceinline__ float get_(i8 v) { return (float)v; }
 __device__ __forceinline__ float get_(u8 v) { return (float)v; }
 __device__ __forceinline__ float get_(i32 v) { return (float)v; }
@@ -21,6 +28,12 @@ __device__ __forceinline__ float get_(i64 v) { return (float)v; }
 __device__ __forceinline__ void put_(float& o, float v) { o = v; }
 __device__ __forceinline__ void put_(F16& o, float v) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(o.b) : "f"(v)); }
 __device__ __forceinline__ void put_(BF16& o, float v) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(o.b) : "f"(v)); }
+__device__ __forceinline__ void put_(E4M3& o, float v) {
+  u16 pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.f), "f"(v));
+  o.b = (u8)pair;
+}
+__device__ __forceinline__ float e4m3_(float v) { E4M3 o; put_(o, v); return get_(o); }
 __device__ __forceinline__ void put_(i8& o, float v) { o = (i8)(int)v; }
 __device__ __forceinline__ void put_(u8& o, float v) { o = (u8)(int)v; }
 __device__ __forceinline__ void put_(i32& o, float v) { o = (i32)v; }
@@ -37,6 +50,11 @@ template <int N, typename T> __device__ __forceinline__ void store_(T* p, const 
   for (int i = 0; i < N; ++i) put_(r.v[i], v[i]);
   *reinterpret_cast<Vec<T, N>*>(p) = r;
 }
+// Two neighbours as one word; o says which type.
+__device__ __forceinline__ u32 pair_(const F16*, float a, float b) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a)); return r; }
+__device__ __forceinline__ u32 pair_(const BF16*, float a, float b) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a)); return r; }
+__device__ __forceinline__ u32 pair_(const E4M3*, float a, float b) { u16 r; asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(b), "f"(a)); return r; }
+__device__ __forceinline__ u32 pair_(const i8*, float a, float b) { return ((u32)(int)a & 255u) | ((u32)(int)b & 255u) << 8; }
 __device__ __forceinline__ float clip_(float v, float lo, float hi) { return v < lo ? lo : v > hi ? hi : v; }
 __device__ __forceinline__ float max_(float a, float b) { return a != a || b != b ? a + b : fmaxf(a, b); }
 __device__ __forceinline__ float min_(float a, float b) { return a != a || b != b ? a + b : fminf(a, b); }
@@ -46,9 +64,16 @@ __device__ __forceinline__ float erf_(float v) {
   const float p = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
   return copysignf(1.f - p * __expf(-a * a), v);
 }
+// x Phi(x) = max(x, 0) - |x| / 2 erfc(|x| / sqrt(2)), with erfc as above.
+__device__ __forceinline__ float gelu_exact_(float x) {
+  const float a = fabsf(x), t = __fdividef(1.f, 1.f + 0.23164189f * a);
+  const float p = ((((0.5307027f * t - 0.7265760f) * t + 0.7107069f) * t - 0.1422484f) * t + 0.1274148f) * t;
+  float e;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x * x * -0.72134752f));
+  return a == __int_as_float(0x7f800000) ? fmaxf(x, 0.f) : fmaxf(x, 0.f) - a * p * e;
+}
 __device__ __forceinline__ float gelu_(float a, float tanh_form) {
-  return tanh_form != 0.f ? 0.5f * a * (1.f + tanhf(0.7978845608f * (a + 0.044715f * a * a * a)))
-                          : 0.5f * a * (1.f + erf_(a * 0.70710678f));
+  return tanh_form != 0.f ? 0.5f * a * (1.f + tanhf(0.7978845608f * (a + 0.044715f * a * a * a))) : gelu_exact_(a);
 }
 // A kernel may be launched while the one in front of it still runs: nothing that others write is touched before this.
 // `eager`: the one behind it is ours too and waits in turn. Libraries start theirs early as well, but not all of them
@@ -56,6 +81,21 @@ __device__ __forceinline__ float gelu_(float a, float tanh_form) {
 __device__ __forceinline__ void await_(u32 eager) {
   if (eager) asm volatile("griddepcontrol.launch_dependents;");
   asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+// Mean and 1 / deviation of a row from the sums and squared deviations of its pieces of 32 columns.
+template <int C> __device__ __forceinline__ float2 row_stats_(const float* p, float epsilon) {
+  float2 piece[C], r;
+  float mean = 0.f, square = 0.f;
+#pragma unroll
+  for (int i = 0; i < C; ++i) piece[i] = reinterpret_cast<const float2*>(p)[i];
+#pragma unroll
+  for (int i = 0; i < C; ++i) mean += piece[i].x;
+  mean *= 1.f / (32 * C);
+#pragma unroll
+  for (int i = 0; i < C; ++i) { const float d = piece[i].x * (1.f / 32) - mean; square += piece[i].y + 32.f * d * d; }
+  r.x = mean;
+  r.y = rsqrtf(fmaxf(square * (1.f / (32 * C)), 0.f) + epsilon);
+  return r;
 }
 __device__ __forceinline__ float softplus_(float a) { return fmaxf(a, 0.f) + log1pf(expf(-fabsf(a))); }
 )CUDA";
@@ -70,6 +110,8 @@ const char* type_word(DType type) {
       return "F16";
     case DType::kBF16:
       return "BF16";
+    case DType::kE4M3FN:
+      return "E4M3";
     case DType::kI8:
       return "i8";
     case DType::kU8:
@@ -197,6 +239,8 @@ std::vector<KernelSource> generated_kernels(const EnginePlan& plan, const PlanLa
       break;
     case LayerKind::kConv:
     case LayerKind::kGemm:
+      take("pingpong", pingpong_kernels);
+      take("wgmma", wgmma_kernels);
       take("mma", mma_kernels);
       take("depthwise", depthwise_kernels);
       take("plain", plain_linear_kernels);

@@ -15,6 +15,15 @@
 
 namespace pare::cuda {
 
+// A view that the bulk copy engine reads by tiles (cuTensorMapEncodeTiled): [batch, rows, k] with 128 byte
+// swizzle.
+struct TensorMap {
+  int slot = 0;  // which input of the layer
+  DType type = DType::kUndefined;
+  std::int64_t dims[3] = {}, strides[2] = {};  // innermost first; strides in bytes
+  int box[3] = {};
+};
+
 struct KernelSource {
   std::string tactic;  // "rows:warp", "gemm:mma_128x64x64_s3", ... unique among the kernels of one layer
   std::string code;    // with the entry point `kernel`; compiled behind prelude()
@@ -24,6 +33,7 @@ struct KernelSource {
   std::int64_t workspace_bytes = 0;  // > 0: an argument behind the outputs
   std::int64_t counters = 0;         // > 0: a further argument, that many zeroed 32 bit words, left zeroed
   std::vector<int> in, out;          // which views are arguments
+  std::vector<TensorMap> maps;       // arguments in front of all others
 };
 
 // Types, conversions and the functions that program steps call. Includes nothing.
@@ -42,6 +52,12 @@ std::vector<KernelSource> depthwise_kernels(const EnginePlan& plan, const PlanLa
 // Tensor cores (mma.sync) for products and convolutions of float16, bfloat16 and int8, with the whole
 // epilogue.
 std::vector<KernelSource> mma_kernels(const EnginePlan& plan, const PlanLayer& layer, std::string& why_not);
+// wgmma and TMA: products of float16, bfloat16, E4M3 and int8, with the whole epilogue.
+std::vector<KernelSource> wgmma_kernels(const EnginePlan& plan, const PlanLayer& layer, std::string& why_not);
+// The same for large products: two warpgroups take turns, so that finishing a tile costs no time of the
+// matrix unit.
+std::vector<KernelSource> pingpong_kernels(const EnginePlan& plan, const PlanLayer& layer,
+                                           std::string& why_not);
 std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                             std::string& why_not);
 // All of them for this layer; why_not quotes each group that gives none.

@@ -1,6 +1,7 @@
 #include "engine/cuda/linear_code.h"
 
 #include "engine/base/error.h"
+#include "engine/build/program.h"
 
 namespace pare::cuda {
 
@@ -41,28 +42,227 @@ int epilogue_width(const EnginePlan& plan, const PlanLayer& layer, std::int64_t 
   return 1;
 }
 
-std::string finish_code(const EnginePlan& plan, const PlanLayer& layer, int w) {
-  const Epilogue& e = layer.epilogue;
-  std::string t = "  auto finish_ = [&](float* v, i64 column, i64 at) {\n";
-  const auto vector = [&](int slot, const char* index, const std::string& name) {
-    t += fmt::format("    float {0}[{1}]; load_<{1}>({0}, in{2} + {3});\n", name, w, slot, index);
+std::string finish_why_not(const PlanLayer& layer, int w) {
+  if (layer.out.size() > 1 && (w != 8 || layer.out[0].dims.back() % 32 != 0))
+    return "sums of rows need columns in pieces of 32";
+  return "";
+}
+
+std::string stats_code(const PlanLayer& layer) {
+  std::string text;
+  const auto rows = [&](std::size_t slot, const char* name, double epsilon) {
+    if (slot >= layer.in.size() || !layer.in[slot].present()) return;
+    const std::int64_t pieces = layer.in[slot].dims[1];
+    text += fmt::format(
+        "    __shared__ float2 {0}[BM];\n    for (int r = tid; r < BM; r += THREADS)\n      if (m0 + r < M) "
+        "{0}[r] = row_stats_<{1}>(in{2} + (i64)(m0 + r) * {3}, {4});\n",
+        name, pieces, slot, layer.in[slot].strides[0], number(epsilon));
   };
-  if (layer.in[4].present()) vector(4, "column", "scale");
-  if (layer.in[2].present()) vector(2, "column", "bias");
-  if (layer.in[3].present()) vector(3, "at", "residual");
-  t += fmt::format("#pragma unroll\n    for (int e = 0; e < {}; ++e) {{\n      float f = v[e];\n", w);
+  rows(kNormStats, "stat_", layer.epsilon);
+  rows(kResidualStats, "residual_stat_", layer.r_epsilon);
+  return text.empty() ? text : text + "    SYNC_();\n";
+}
+
+std::string lane_stats_shared(const PlanLayer& layer) {
+  std::string text;
+  for (const auto& [slot, name] :
+       {std::pair<std::size_t, const char*>{kNormStats, "stat_"}, {kResidualStats, "residual_stat_"}})
+    if (slot < layer.in.size() && layer.in[slot].present())
+      text += fmt::format("  __shared__ float2 {}[2][BM];\n", name);
+  return text;
+}
+
+std::string lane_stats_code(const PlanLayer& layer) {
+  std::string text;
+  const auto rows = [&](std::size_t slot, const char* name, double epsilon) {
+    if (slot >= layer.in.size() || !layer.in[slot].present()) return;
+    const std::int64_t pieces = layer.in[slot].dims[1];
+    text += fmt::format(
+        "      for (int r = tid & 127; r < BM; r += 128)\n        if (m0 + r < M) {}[group][r] = "
+        "row_stats_<{}>(in{} + "
+        "(i64)(m0 + r) * {}, {});\n",
+        name, pieces, slot, layer.in[slot].strides[0], number(epsilon));
+  };
+  rows(kNormStats, "stat_", layer.epsilon);
+  rows(kResidualStats, "residual_stat_", layer.r_epsilon);
+  return text.empty() ? text
+                      : text + "      asm volatile(\"bar.sync %0, 128;\" ::\"r\"(4 + group) : \"memory\");\n";
+}
+
+const char* add_parts_code() {
+  return R"CUDA(
+#pragma unroll
+        for (int e = 0; e < V; ++e) v[e] = 0.f;
+        for (int s = 0; s < SPLITS; ++s) {
+          const float* part = parts + (i64)s * BM * BN + r * BN + c;
+#pragma unroll
+          for (int e = 0; e < V; ++e) v[e] += __ldcg(part + e);
+        }
+)CUDA";
+}
+
+// The arithmetic on one sum `f`, whose column values are scale[e], bias[e] and so on; `out` is what is
+// stored.
+static std::string value_code(const EnginePlan& plan, const PlanLayer& layer) {
+  const Epilogue& e = layer.epilogue;
+  const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
+  std::string t;
   if (e.alpha != 1) t += fmt::format("      f *= {};\n", number(static_cast<double>(e.alpha)));
-  if (layer.in[4].present()) t += "      f *= scale[e];\n";
-  if (layer.in[2].present()) t += "      f += bias[e];\n";
-  if (layer.in[3].present())
+  if (has(kNormStats)) t += "      f = norm.y * (f - norm.x * columns[e]);\n";
+  if (has(4)) t += "      f *= scale[e];\n";
+  if (has(2)) t += "      f += bias[e];\n";
+  if (has(kResidualStats)) {
+    t += "      residual[e] = (residual[e] - other.x) * other.y;\n";
+    if (has(kResidualGamma)) t += "      residual[e] *= gamma[e];\n";
+    if (has(kResidualBeta)) t += "      residual[e] += beta[e];\n";
+  }
+  if (has(3))
     t += e.r_scale == 1
              ? "      f += residual[e];\n"
              : fmt::format("      f += {} * residual[e];\n", number(static_cast<double>(e.r_scale)));
   t += "      f = activation_(f);\n";
-  if (bits(type_of(plan, layer.out[0])) == 8)
-    t += fmt::format("      f = clip_(rintf(f * {}), -128.f, 127.f);\n",
-                     number(1 / static_cast<double>(e.y_scale)));
-  return t + fmt::format("      v[e] = f;\n    }}\n    store_<{}>(out0 + at, v);\n  }};\n", w);
+  const DType out = type_of(plan, layer.out[0]);
+  if (has(kYScales) && bits(out) != 8)
+    t += "      if (steps[e] != 0.f) f = clip_(rintf(f * steps[e]), -128.f, 127.f);\n";
+  else if (has(kYScales))
+    t += "      f *= steps[e];\n";
+  else if (bits(out) == 8)
+    t += fmt::format("      f *= {};\n", number(1 / static_cast<double>(e.y_scale)));
+  if (out == DType::kI8 || out == DType::kU8)
+    t += fmt::format("      f = clip_(rintf(f) + {}, {}, {});\n", number(static_cast<double>(e.y_zero)),
+                     number(code_low(out)), number(code_high(out)));
+  return t;
+}
+
+// Names of the values that belong to columns, by slot.
+static std::vector<std::pair<std::size_t, const char*>> column_values(const PlanLayer& layer) {
+  std::vector<std::pair<std::size_t, const char*>> list;
+  const auto add = [&](std::size_t slot, const char* name) {
+    if (slot < layer.in.size() && layer.in[slot].present()) list.emplace_back(slot, name);
+  };
+  add(4, "scale");
+  add(2, "bias");
+  add(kNormColumns, "columns");
+  add(kResidualGamma, "gamma");
+  add(kResidualBeta, "beta");
+  add(kYScales, "steps");
+  return list;
+}
+
+// Sum and squared deviations of 32 neighbouring values of a row, 8 of them in each of 4 neighbouring lanes.
+static const char* kPieceSums = R"CUDA(
+    const u32 four = 15u << (threadIdx.x & 28u);
+    float total = 0.f, square = 0.f;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) total += v[e];
+    total += __shfl_xor_sync(four, total, 1);
+    total += __shfl_xor_sync(four, total, 2);
+#pragma unroll
+    for (int e = 0; e < 8; ++e) { const float d = v[e] - total * (1.f / 32); square += d * d; }
+    square += __shfl_xor_sync(four, square, 1);
+    square += __shfl_xor_sync(four, square, 2);
+    if ((threadIdx.x & 3u) == 0) {
+      const float pair[2] = {total, square};
+      store_<2>(out1 + (row * $PIECES$ + column / 32) * 2, pair);
+    }
+)CUDA";
+
+std::string finish_code(const EnginePlan& plan, const PlanLayer& layer, int w) {
+  const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
+  // Shared arrays are declared behind this text, so what they hold comes as an argument.
+  std::string t =
+      "  auto finish_values_ = [&](float* v, i64 column, i64 at, i64 row, float2 norm, float2 other) {\n";
+  const auto vector = [&](std::size_t slot, const char* index, const char* name) {
+    t += fmt::format("    float {0}[{1}]; load_<{1}>({0}, in{2} + {3});\n", name, w, slot, index);
+  };
+  for (const auto& [slot, name] : column_values(layer)) vector(slot, "column", name);
+  if (has(3)) vector(3, "at", "residual");
+  t += fmt::format("#pragma unroll\n    for (int e = 0; e < {}; ++e) {{\n      float f = v[e];\n", w);
+  t += value_code(plan, layer);
+  t += fmt::format("      v[e] = f;\n    }}\n    store_<{}>(out0 + at, v);\n", w);
+  if (layer.out.size() > 1)
+    t += fill(kPieceSums, {{"PIECES", std::to_string(layer.out[0].dims.back() / 32)}});
+  t += "  };\n";
+  t += fmt::format("#define finish_(v, column, at, row, r) finish_values_(v, column, at, row, {}, {})\n",
+                   has(kNormStats) ? "stat_[r]" : "float2{0.f, 1.f}",
+                   has(kResidualStats) ? "residual_stat_[r]" : "float2{0.f, 1.f}");
+  return t;
+}
+
+bool has_fragment_code(const EnginePlan& plan, const PlanLayer& layer) {
+  const DType out = type_of(plan, layer.out[0]);
+  return epilogue_width(plan, layer, linear_sizes(layer).n) == 8 && out != DType::kU8;
+}
+
+std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer) {
+  const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
+  const DType out = type_of(plan, layer.out[0]);
+  std::string t = R"CUDA(
+#pragma unroll
+    for (int g = 0; g < BN / 32; ++g) {
+      const int c0 = n0 + g * 32 + (lane & 3) * 2;
+)CUDA";
+  for (const auto& [slot, name] : column_values(layer))
+    t += fmt::format(
+        "      float {0}[8];\n#pragma unroll\n      for (int j = 0; j < 4; ++j) load_<2>({0} + 2 * j, in{1} "
+        "+ (c0 + j "
+        "* 8 < N ? c0 + j * 8 : 0));\n",
+        name, slot);
+  t += R"CUDA(
+#pragma unroll
+      for (int i = 0; i < MI; ++i)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const int r = FIRST_ROW + i * 64 + (warp & 3) * 16 + h * 8 + (lane >> 2);
+          const i64 row = m0 + r;
+          if (row >= M) continue;
+          float v[8];
+#pragma unroll
+          for (int e = 0; e < 8; ++e) v[e] = (float)sum[i][(g * 4 + (e >> 1)) * 4 + h * 2 + (e & 1)];
+)CUDA";
+  if (has(kNormStats)) t += "          const float2 norm = STAT_ROW(stat_);\n";
+  if (has(kResidualStats)) t += "          const float2 other = STAT_ROW(residual_stat_);\n";
+  if (has(3))
+    t += "          float residual[8];\n#pragma unroll\n          for (int j = 0; j < 4; ++j) "
+         "load_<2>(residual + 2 * j, "
+         "in3 + $FIRST$ + row * $LDD$ + (c0 + j * 8 < N ? c0 + j * 8 : 0));\n";
+  t += "#pragma unroll\n          for (int e = 0; e < 8; ++e) {\n      float f = v[e];\n" +
+       value_code(plan, layer) + "      v[e] = f;\n          }\n";
+  const bool narrow = bits(out) == 8;
+  if (out == DType::kF32) {
+    t += "#pragma unroll\n          for (int j = 0; j < 4; ++j) if (c0 + j * 8 < N) store_<2>(out0 + $FIRST$ "
+         "+ row * "
+         "$LDD$ + c0 + j * 8, v + 2 * j);\n";
+  } else {
+    // Four lanes hold four pairs each of the same 32 columns: exchanged so that each has eight neighbours.
+    t += fmt::format(R"CUDA(
+          u32 p[4];
+#pragma unroll
+          for (int j = 0; j < 4; ++j) p[j] = pair_(out0, v[2 * j], v[2 * j + 1]);
+          const u32 quad = 15u << (lane & 28);
+          {{
+            const u32 a = __shfl_xor_sync(quad, lane & 1 ? p[0] : p[1], 1), b = __shfl_xor_sync(quad, lane & 1 ? p[2] : p[3], 1);
+            if (lane & 1) p[0] = a, p[2] = b; else p[1] = a, p[3] = b;
+            const u32 c = __shfl_xor_sync(quad, lane & 2 ? p[0] : p[2], 2), d = __shfl_xor_sync(quad, lane & 2 ? p[1] : p[3], 2);
+            if (lane & 2) p[0] = c, p[1] = d; else p[2] = c, p[3] = d;
+          }}
+          const int own = n0 + g * 32 + (lane & 3) * 8;
+          if (own < N) {{
+            auto* to = out0 + $FIRST$ + row * $LDD$ + own;
+            {}
+          }}
+)CUDA",
+                     narrow ? "*reinterpret_cast<uint2*>(to) = uint2{p[0] | p[1] << 16, p[2] | p[3] << 16};"
+                            : "*reinterpret_cast<uint4*>(to) = uint4{p[0], p[1], p[2], p[3]};");
+  }
+  if (layer.out.size() > 1)
+    t += "          {\n          const i64 column = n0 + g * 32;\n          if (column < N) {" +
+         fill(kPieceSums, {{"PIECES", std::to_string(layer.out[0].dims.back() / 32)}}) +
+         "          }\n          }\n";
+  t += "        }\n    }\n";
+  const LinearSizes s = linear_sizes(layer);
+  return fill(t, {{"LDD", std::to_string(s.ldd)},
+                  {"FIRST", s.batch > 1 ? fmt::format("batch * (i64){}", s.step_d) : "0"}});
 }
 
 std::vector<KernelSource> plain_linear_kernels(const EnginePlan& plan, const PlanLayer& layer,
@@ -124,8 +324,12 @@ std::vector<KernelSource> plain_linear_kernels(const EnginePlan& plan, const Pla
           "  const i64 column = t % {};\n  const i64 row = t / {} % {}, b = t / {};\n  float sum = 0.f;\n",
           total, s.n, s.n, s.m, s.n * s.m) +
       sum +
-      fmt::format("  float v[1] = {{sum}};\n  finish_(v, column, b * {} + row * {} + column);\n}}\n",
+      fmt::format("  float v[1] = {{sum}};\n  finish_(v, column, b * {} + row * {} + column, row, 0);\n}}\n",
                   s.step_d, s.ldd);
+  if (layer.out.size() > 1 || normalizes(layer)) {
+    why_not = "rows that are normalized";
+    return {};
+  }
   if (layer.in[3].present() && (s.ldr != s.ldd || (s.batch > 1 && s.step_r != s.step_d))) {
     why_not = "residual and output have different strides";
     return {};
@@ -188,7 +392,7 @@ $FINISH$
   }
 #pragma unroll
   for (int a = 0; a < $ACROSS$; ++a)
-    if (ox0 + a < $OW$) finish_(sum[a], c, ((n * $OH$ + oy) * $OW$ + ox0 + a) * $C$ + c);
+    if (ox0 + a < $OW$) finish_(sum[a], c, ((n * $OH$ + oy) * $OW$ + ox0 + a) * $C$ + c, 0, 0);
 }
 )",
                                                              {{"PARAMS", params},

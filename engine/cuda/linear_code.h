@@ -5,10 +5,28 @@
 
 namespace pare::cuda {
 
-// `void finish_(float* v, i64 column, i64 at)`: the epilogue over w neighbouring sums of one row; column and
-// at (in the residual and output) are those of the first. Stores into out0. Its arguments are the kernel's,
-// so it is a macro-like lambda in the kernel: put this text at its beginning.
+// `void finish_(float* v, i64 column, i64 at, i64 row, int r)`: the epilogue over w neighbouring sums of one
+// row; column and at (in the residual and output) are those of the first, row counts all rows and r those of
+// the tile. Stores into out0. Its arguments are the kernel's, so it is a macro-like lambda in the kernel: put
+// this text at its beginning.
 std::string finish_code(const EnginePlan& plan, const PlanLayer& layer, int w);
+
+// "" or why finish_ over w neighbours cannot do what the layer asks for (normalization, sums of rows).
+std::string finish_why_not(const PlanLayer& layer, int w);
+// What finish_ needs of normalized rows, for a tile of BM rows from m0 on: fills shared memory and ends with
+// SYNC_(). Needs tid, BM, M, THREADS and m0 in scope; "" when the layer normalizes nothing.
+std::string stats_code(const PlanLayer& layer);
+// The same where each warpgroup has a tile of its own: the arrays, and what fills them and waits for the
+// group.
+std::string lane_stats_shared(const PlanLayer& layer);
+std::string lane_stats_code(const PlanLayer& layer);
+// The epilogue on wgmma's sums where they lie: sum[MI][BN / 2] of a warp's 16 rows, from FIRST_ROW + 64 i on
+// within the tile at (m0, n0). STAT_ROW(name) is the row's entry of stats. Needs BN in 32s and
+// has_fragment_code().
+std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer);
+bool has_fragment_code(const EnginePlan& plan, const PlanLayer& layer);
+// v = the parts of all splits, in order.
+const char* add_parts_code();
 
 // Most neighbours that bias, residual and output take as one vector, given `columns` and the row strides.
 int epilogue_width(const EnginePlan& plan, const PlanLayer& layer, std::int64_t columns);

@@ -124,6 +124,9 @@ std::vector<std::unique_ptr<Tactic>> lt_tactics(const EnginePlan& plan, const Pl
   const DType type = type_of(plan, layer.in[0]), out = type_of(plan, layer.out[0]);
   if (type != DType::kF32 && type != DType::kF16 && type != DType::kBF16)
     return refuse("integers come out as int32 or per tensor only");
+  if (out != DType::kF32 && out != DType::kF16 && out != DType::kBF16) return refuse("codes come out");
+  if (layer.in.size() > kYScales) return refuse("steps by column");
+  if (layer.out.size() > 1 || normalizes(layer)) return refuse("rows that are normalized");
   const Epilogue& e = layer.epilogue;
   if (!e.identity() && !e.relu()) return refuse("its epilogues have no such activation");
   if (layer.in[0].strides[2] != 1 || layer.in[1].strides[2] != 1 || layer.out[0].strides[2] != 1)

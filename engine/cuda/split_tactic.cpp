@@ -34,7 +34,8 @@ std::vector<std::unique_ptr<Tactic>> split_tactics(const EnginePlan& plan, const
                                                    const std::string& wanted, int most, std::string& why_not,
                                                    SplitKernel* kernel) {
   std::vector<std::unique_ptr<Tactic>> tactics;
-  if (layer.kind != LayerKind::kGemm || layer.epilogue.identity() || layer.epilogue.relu()) {
+  if (layer.kind != LayerKind::kGemm || layer.epilogue.identity() || layer.epilogue.relu() ||
+      bits(type_of(plan, layer.out[0])) == 8) {
     why_not = "no activation that cuBLASLt lacks";
     return tactics;
   }

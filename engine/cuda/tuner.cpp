@@ -190,7 +190,7 @@ std::string layer_key(const EnginePlan& plan, const PlanLayer& layer) {
   text += fmt::format(" c{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}", g.n, g.h, g.w, g.c, g.oh, g.ow,
                       g.m, g.kh, g.kw, g.group, g.sh, g.sw, g.dh, g.dw, g.top, g.left);
   const Epilogue& e = layer.epilogue;
-  text += fmt::format(" e{},{},{},{},{},{},{},{}", e.alpha, e.r_scale == 1, e.y_scale == 1,
+  text += fmt::format(" e{},{},{},{},{},{},{},{},{}", e.alpha, e.r_scale == 1, e.y_scale == 1, e.y_zero == 0,
                       static_cast<int>(e.act.kind), e.act.lo, e.act.hi, e.act.alpha, e.act.beta);
   for (const ProgramLeaf& l : layer.program.leaves)
     text += fmt::format(" l{},{},{},{},{},{},{}", l.input, l.range_axis, l.lo, l.hi, l.index, l.index_stride,

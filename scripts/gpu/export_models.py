@@ -3,7 +3,7 @@
 
     scripts/gpu/export_models.py DIR [NAME...]     resnet50, mobilenetv3l, vit_b16, bert_base
 
-Needs torch, timm, transformers, onnxscript. DIR gets NAME.onnx, image1.npy and ids1.npy.
+Needs torch, timm, transformers, onnxscript. DIR gets NAME.onnx, image1.npy and ids1.npy to run, images8.npy and ids8.npy to calibrate on.
 """
 import os
 import sys
@@ -41,6 +41,8 @@ def main():
     random = np.random.default_rng(0)
     np.save(f'{folder}/image1.npy', random.standard_normal((1, 3, 224, 224), dtype=np.float32))
     np.save(f'{folder}/ids1.npy', random.integers(0, 30000, (1, 128)))
+    np.save(f'{folder}/images8.npy', random.standard_normal((8, 3, 224, 224), dtype=np.float32))
+    np.save(f'{folder}/ids8.npy', random.integers(0, 30000, (8, 128)))
     for name in names:
         torch.manual_seed(0)
         model, x, wanted = MODELS[name]()

@@ -105,7 +105,7 @@ Graph resnet50() {
 
 Graph vit(int layers) {
   Builder b;
-  const std::int64_t batch = 2, width = 48, heads = 3, size = 16, tokens = 5;
+  const std::int64_t batch = 2, width = 96, heads = 6, size = 16, tokens = 5;
   ValueId x = b.input("image", DType::kF32, {batch, 3, 32, 32});
   x = b.conv(x, 3, width, 16, 16);
   x = b.add("Transpose", {b.add("Reshape", {x, b.ints({batch, width, 4})})}, {{"perm", Ints{0, 2, 1}}});
@@ -138,7 +138,7 @@ Graph vit(int layers) {
 
 Graph bert(int layers, std::int64_t batch) {
   Builder b;
-  const std::int64_t width = 48, heads = 3, size = 16, tokens = 16;
+  const std::int64_t width = 96, heads = 6, size = 16, tokens = 16;
   const ValueId ids = b.input("input_ids", DType::kI64, {batch, tokens});
   ValueId x = b.add("Gather", {b.random({100, width}, 1), ids}, {{"axis", std::int64_t{0}}});
   x = b.add("Add", {b.add("Add", {x, b.random({1, tokens, width}, 1)}), b.random({1, 1, width}, 1)});

@@ -1,0 +1,300 @@
+// Products on Hopper's own matrix instructions: operands come by the bulk copy engine (TMA) into a ring of
+// stages that one warp fills and one or two warpgroups empty by wgmma; the sums go through shared memory
+// once, so that the epilogue (linear_code.h) reads and writes whole vectors. float16, bfloat16, E4M3 and
+// int8.
+//
+// A row of a stage holds 128 bytes of k, permuted by the copy engine (128 byte swizzle) as wgmma expects it.
+// Two blocks of a cluster may share the columns of a tile: each fetches half of them for both. Small tiles
+// leave room for a second block on the multiprocessor, whose sums go on while the first one finishes. With
+// few tiles the sum over k is split as in kernel_mma.cpp.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/cuda/wgmma_code.h"
+
+namespace pare::cuda {
+namespace {
+
+const char* kText = R"CUDA(
+#define SYNC_() asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory")
+extern "C" __global__ void $SHAPE$ __launch_bounds__($THREADS$, $BLOCKS$) kernel(const __grid_constant__ Map map_x, const __grid_constant__ Map map_w, $PARAMS$) {
+  extern __shared__ __align__(1024) u8 raw_memory[];
+  __shared__ __align__(8) u64 barriers[2 * $STAGES$];
+  constexpr int BM = $BM$, BN = $BN$, MI = $MI$, GROUPS = $GROUPS$, ES = $ES$, STAGES = $STAGES$, CLUSTER = $CLUSTER$;
+  constexpr int THREADS = 128 * GROUPS, STAGE = (BM + BN) * 128;
+  constexpr i64 M = $M$, N = $N$, K = $K$;
+  constexpr int TILES_M = $TILES_M$, TILES_N = $TILES_N$, SPLITS = $SPLITS$, STEPS = (int)((K * ES + 127) / 128), KS = 128 / ES;
+#define FIRST_ROW group * MI * 64
+#define STAT_ROW(name) name[r]
+$FINISH$
+  const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
+  constexpr int GROUP = 8;
+  const int tile = blockIdx.x, wide = GROUP * TILES_N, first = tile / wide * GROUP;
+  const int high = TILES_M - first < GROUP ? TILES_M - first : GROUP;
+  const int mt = first + tile % wide % high, nt = tile % wide / high;
+  const int m0 = mt * BM, n0 = nt * BN;
+  const int split = SPLITS > 1 ? blockIdx.y : 0;
+  const i32 batch = SPLITS > 1 ? 0 : blockIdx.y;
+  const int begin = (int)((i64)STEPS * split / SPLITS), steps = (int)((i64)STEPS * (split + 1) / SPLITS) - begin;
+  const u32 base = (shared_(raw_memory) + 1023) & ~1023u;
+  u8* memory = raw_memory + (base - shared_(raw_memory));
+  const u32 full = shared_(barriers), empty = full + 8 * STAGES;
+  u32 rank = 0;
+  if (CLUSTER > 1) asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  if (tid == 0) {
+    for (int s = 0; s < STAGES; ++s) {
+      barrier_(full + 8 * s, 1);
+      barrier_(empty + 8 * s, GROUPS * CLUSTER);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+  if (CLUSTER > 1)
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  else
+    __syncthreads();
+
+  if (warp == 4 * GROUPS) {
+    auto weights = [&](int step) {
+      const int s = step % STAGES;
+      const u32 to = base + s * STAGE + BM * 128;
+      if (CLUSTER == 1)
+        fetch_(to, &map_w, full + 8 * s, (begin + step) * KS, n0, batch);
+      else
+        fetch_for_all_(to + rank * (BN / 2 * 128), &map_w, full + 8 * s, (begin + step) * KS, n0 + (int)rank * (BN / 2), batch);
+    };
+    if (lane == 0) {
+      const int ahead = steps < STAGES ? steps : STAGES;
+      // Weights are written by nobody: their first tiles come while the kernel in front finishes.
+      if ($EARLY$)
+        for (int step = 0; step < ahead; ++step) {
+          expect_(full + 8 * step, STAGE);
+          weights(step);
+        }
+      await_(eager);
+      for (int step = 0; step < steps; ++step) {
+        const int s = step % STAGES;
+        if (step >= STAGES) pass_(empty + 8 * s, (step / STAGES - 1) & 1);
+        if (!$EARLY$ || step >= ahead) {
+          expect_(full + 8 * s, STAGE);
+          weights(step);
+        }
+        fetch_(base + s * STAGE, &map_x, full + 8 * s, (begin + step) * KS, m0, batch);
+      }
+    }
+    __syncwarp();
+  } else {
+    await_(eager);
+    const int group = warp >> 2;
+$STATS$
+    $ACC$ sum[MI][$NR$];
+#pragma unroll
+    for (int i = 0; i < MI; ++i)
+#pragma unroll
+      for (int j = 0; j < $NR$; ++j) sum[i][j] = 0;
+    for (int step = 0; step < steps; ++step) {
+      const int s = step % STAGES;
+      pass_(full + 8 * s, (step / STAGES) & 1);
+      const u64 a = describe_(base + s * STAGE + group * MI * 8192), b = describe_(base + s * STAGE + BM * 128);
+#pragma unroll
+      for (int i = 0; i < MI; ++i)
+#pragma unroll
+        for (int j = 0; j < $NR$; ++j) asm volatile("" : "+$R$"(sum[i][j])::"memory");
+      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+      for (int part = 0; part < 4; ++part)
+#pragma unroll
+        for (int i = 0; i < MI; ++i) wgmma_(sum[i], a + i * 512 + part * 2, b + part * 2, 1);
+      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+      asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+      // The stage before this one has been read: it may be filled again, here and by the other block of the cluster.
+      if (step > 0 && (tid & 127) < CLUSTER) arrive_(empty + 8 * ((step - 1) % STAGES), tid & 127);
+    }
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+    for (int i = 0; i < MI; ++i)
+#pragma unroll
+      for (int j = 0; j < $NR$; ++j) asm volatile("" : "+$R$"(sum[i][j])::"memory");
+$END$
+  }
+  // A block must not end while the other one still signals its barriers.
+  if (CLUSTER > 1)
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+)CUDA";
+
+// Through shared memory.
+const char* kEnd = R"CUDA(
+    // All stages have been read by all groups: their memory takes the sums.
+    SYNC_();
+    constexpr int PITCH = BN + 8;
+    float* tile_sums = reinterpret_cast<float*>(memory);
+#pragma unroll
+    for (int i = 0; i < MI; ++i)
+#pragma unroll
+      for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          float2 pair;
+          pair.x = (float)sum[i][j * 4 + h * 2];
+          pair.y = (float)sum[i][j * 4 + h * 2 + 1];
+          *reinterpret_cast<float2*>(tile_sums + (group * MI * 64 + i * 64 + (warp & 3) * 16 + h * 8 + (lane >> 2)) * PITCH + j * 8 + (lane & 3) * 2) = pair;
+        }
+    SYNC_();
+    constexpr int V = $V$, ACROSS = BN / V;
+    bool mine = true;
+$SPLIT$
+    if (mine)
+      for (int i = tid; i < BM * ACROSS; i += THREADS) {
+        const int r = i / ACROSS, c = i % ACROSS * V;
+        if (m0 + r >= M || n0 + c >= N) continue;
+        float v[V];
+#pragma unroll
+        for (int e = 0; e < V; ++e) v[e] = tile_sums[r * PITCH + c + e];
+$ADD_PARTS$
+        finish_(v, n0 + c, batch * (i64)$STEP_D$ + (i64)(m0 + r) * $LDD$ + n0 + c, m0 + r, r);
+      }
+)CUDA";
+
+const char* kSplit = R"CUDA(
+    float* parts = workspace + (i64)tile * SPLITS * BM * BN;
+    for (int i = tid; i < BM * BN / 4; i += THREADS) {
+      const int r = i / (BN / 4), c = i % (BN / 4) * 4;
+      *reinterpret_cast<float4*>(parts + (i64)split * BM * BN + r * BN + c) = *reinterpret_cast<float4*>(tile_sums + r * PITCH + c);
+    }
+    __threadfence();
+    SYNC_();
+    u32* flag = reinterpret_cast<u32*>(memory);
+    if (tid == 0) *flag = atomicAdd(counters + tile, 1u);
+    SYNC_();
+    mine = *flag == SPLITS - 1;
+    if (mine && tid == 0) counters[tile] = 0;
+    if (mine) __threadfence();
+)CUDA";
+
+struct Tile {
+  int mi, groups, n, cluster;
+  int m() const { return 64 * mi * groups; }
+};
+constexpr Tile kTiles[] = {{2, 1, 128, 1}, {2, 1, 128, 2}, {1, 2, 256, 1}, {1, 2, 256, 2}, {1, 1, 128, 1},
+                           {2, 1, 64, 1},  {1, 1, 96, 1},  {1, 1, 64, 1},  {1, 1, 32, 1},  {1, 1, 16, 1}};
+
+struct Choice {
+  double cost = 0;
+  Tile tile;
+  int splits = 1, stages = 2, blocks = 1;
+};
+
+KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const WgmmaSetup& u,
+                          const Choice& c) {
+  const Tile& t = c.tile;
+  const int es = size_of(u.x), registers = t.n / 2;
+  const std::int64_t tiles_m = ((u.s.m + t.m() - 1) / t.m() + t.cluster - 1) / t.cluster * t.cluster,
+                     tiles_n = (u.s.n + t.n - 1) / t.n;
+  KernelSource source;
+  source.tactic = fmt::format("wgmma:{}x{}_s{}", t.m(), t.n, c.stages);
+  if (t.cluster > 1) source.tactic += fmt::format("_c{}", t.cluster);
+  if (c.splits > 1) {
+    source.tactic += fmt::format("_k{}", c.splits);
+    source.workspace_bytes = tiles_m * tiles_n * c.splits * t.m() * t.n * 4;
+    source.counters = tiles_m * tiles_n;
+  }
+  source.block = 128 * t.groups + 32;
+  source.grid[0] = tiles_m * tiles_n;
+  source.grid[1] = c.splits > 1 ? c.splits : u.s.batch;
+  const bool direct = c.splits == 1 && t.n % 32 == 0 && has_fragment_code(plan, layer);
+  const int sums = direct ? 0 : t.m() * (t.n + 8) * 4;
+  source.shared_bytes = std::max(c.stages * (t.m() + t.n) * 128, sums) + 1024;
+  source.maps = {wgmma_map(0, u.x, u.s, u.s.m, u.s.lda, u.s.step_a, t.m()),
+                 wgmma_map(1, u.w, u.s, u.s.n, u.s.ldb, u.s.step_b, t.n / t.cluster)};
+  const bool integer = u.x == DType::kI8 || u.x == DType::kU8;
+  const auto n = [](std::int64_t v) { return std::to_string(v); };
+  std::vector<std::pair<std::string, std::string>> words = {
+      {"PARAMS", parameters(plan, layer, source)},
+      {"FINISH", finish_code(plan, layer, u.width)},
+      {"STATS", stats_code(layer)},
+      {"ACC", integer ? "int" : "float"},
+      {"R", integer ? "r" : "f"},
+      {"NR", n(registers)},
+      {"SHAPE", t.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1)", t.cluster) : ""},
+      {"THREADS", n(source.block)},
+      {"BLOCKS", n(c.blocks)},
+      {"STAGES", n(c.stages)},
+      {"CLUSTER", n(t.cluster)},
+      {"GROUPS", n(t.groups)},
+      {"MI", n(t.mi)},
+      {"BM", n(t.m())},
+      {"BN", n(t.n)},
+      {"ES", n(es)},
+      {"M", n(u.s.m)},
+      {"N", n(u.s.n)},
+      {"K", n(u.s.k)},
+      {"TILES_M", n(tiles_m)},
+      {"TILES_N", n(tiles_n)},
+      {"SPLITS", n(c.splits)},
+      {"STEP_D", n(u.s.batch > 1 ? u.s.step_d : 0)},
+      {"LDD", n(u.s.ldd)},
+      {"V", n(u.width)},
+      {"EARLY", plan.tensors[static_cast<std::size_t>(layer.in[1].tensor)].role == PlanRole::kWeight
+                    ? "true"
+                    : "false"}};
+  words.emplace_back("SPLIT", c.splits > 1 ? kSplit : "");
+  words.emplace_back("ADD_PARTS", c.splits > 1 ? add_parts_code() : "");
+  words.emplace_back("END", direct ? fragment_code(plan, layer) : fill(kEnd, words));
+  source.code = activation_code(layer.epilogue.act) + wgmma_helpers(u, t.n, t.cluster) + fill(kText, words);
+  return source;
+}
+
+// Cycles, roughly: the matrix unit (2048 products of 16 bit a cycle), 40 bytes a cycle from L2, latency.
+std::vector<Choice> choices(const WgmmaSetup& u, int columns_of) {
+  std::vector<Choice> list;
+  const int es = size_of(u.x);
+  const double steps = static_cast<double>((u.s.k * es + 127) / 128);
+  for (const Tile& t : kTiles) {
+    if (t.n % u.width != 0 || t.n % columns_of != 0 || (t.m() > 64 && t.m() >= 2 * u.s.m) ||
+        (t.n > 32 && t.n >= 2 * u.s.n))
+      continue;
+    if (t.cluster > 1 && u.s.m <= t.m()) continue;
+    Choice c;
+    c.tile = t;
+    const int stage = (t.m() + t.n) * 128;
+    c.blocks = t.groups == 1 ? 2 : 1;
+    c.stages = std::clamp((c.blocks == 2 ? 110 : 220) * 1024 / stage, 2, 8);
+    const double tiles = static_cast<double>((u.s.m + t.m() - 1) / t.m()) *
+                         static_cast<double>((u.s.n + t.n - 1) / t.n) * static_cast<double>(u.s.batch);
+    for (const int splits : {1, 2, 3, 4, 6, 8}) {
+      if (splits > 1 &&
+          (u.s.batch > 1 || t.cluster > 1 || steps < 4 * splits || tiles * splits > 300 || tiles > 132))
+        continue;
+      const double all = tiles * splits,
+                   together = std::min(static_cast<double>(c.blocks), std::ceil(all / 132));
+      const double compute = t.m() * t.n * 64.0 / 2048 * together;
+      const double load = (t.m() + static_cast<double>(t.n) / t.cluster) * 128 / 40 * together;
+      const double step = std::max({compute, load, 900.0 / c.stages});
+      c.splits = splits;
+      c.cost = std::ceil(all / (132 * c.blocks)) * (steps / splits * step + 2000 + t.m() * t.n * 0.05) +
+               (splits > 1 ? 2500 + t.m() * t.n * 0.02 * splits : 0);
+      list.push_back(c);
+    }
+  }
+  std::stable_sort(list.begin(), list.end(),
+                   [](const Choice& a, const Choice& b) { return a.cost < b.cost; });
+  if (list.size() > 6) list.resize(6);
+  return list;
+}
+
+}  // namespace
+
+std::vector<KernelSource> wgmma_kernels(const EnginePlan& plan, const PlanLayer& layer,
+                                        std::string& why_not) {
+  WgmmaSetup u;
+  why_not = wgmma_setup(plan, layer, u);
+  if (!why_not.empty()) return {};
+  std::vector<KernelSource> sources;
+  for (const Choice& c : choices(u, layer.out.size() > 1 ? 32 : 1))
+    sources.push_back(wgmma_kernel(plan, layer, u, c));
+  return sources;
+}
+
+}  // namespace pare::cuda
