@@ -269,7 +269,11 @@ void write_engine(const std::string& path, const EnginePlan& plan, const EngineP
 
 EngineFile read_engine(const std::string& path) {
   const MappedFile file(path);
-  const auto bytes = file.bytes();
+  return parse_engine(file.bytes(), file.owner(), path);
+}
+
+EngineFile parse_engine(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner,
+                        const std::string& path, bool check_sum) {
   if (bytes.size() < kHeader || std::memcmp(bytes.data(), kMagic, 8) != 0)
     throw make_error(ErrorCode::kBadFile, "'{}' is no engine file of pare", path).at(path);
   ByteReader reader(bytes.subspan(8));
@@ -289,7 +293,7 @@ EngineFile read_engine(const std::string& path) {
   EngineFile engine;
   Digest digest;
   std::memcpy(digest.data(), bytes.data() + 40, 32);
-  if (sha256(bytes.subspan(kHeader)) != digest) bad(path, "its checksum does not fit");
+  if (check_sum && sha256(bytes.subspan(kHeader)) != digest) bad(path, "its checksum does not fit");
   engine.sha256 = hex(digest);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kHeader, json_bytes);
   const Json document = parse_json(text, path);
@@ -308,14 +312,14 @@ EngineFile read_engine(const std::string& path) {
   check_plan(engine.plan, path);
   const std::byte* data = bytes.data() + block;
   for (PlanTensor& t : engine.plan.tensors)
-    if (t.role == PlanRole::kWeight) t.data = Tensor::share(t.dtype, t.dims, data + t.offset, file.owner());
+    if (t.role == PlanRole::kWeight) t.data = Tensor::share(t.dtype, t.dims, data + t.offset, owner);
   for (const Json& row : json_array(document, "binaries", path)) {
     const std::int64_t offset = json_int(row, "offset", path), size = json_int(row, "bytes", path);
     const auto all = static_cast<std::int64_t>(block_bytes);
     if (offset < 0 || size < 0 || size > all || offset > all - size)
       bad(path, "a kernel outside of the file");
     engine.plan.binaries[json_string(row, "hash", path)] =
-        Tensor::share(DType::kU8, {size}, data + offset, file.owner());
+        Tensor::share(DType::kU8, {size}, data + offset, owner);
   }
   return engine;
 }

@@ -13,6 +13,9 @@
 // address.
 #pragma once
 
+#include <cstddef>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +39,9 @@ struct EngineFile {
 // After plan_memory. Equal plans give equal bytes.
 void write_engine(const std::string& path, const EnginePlan& plan, const EngineProvenance& provenance);
 EngineFile read_engine(const std::string& path);
+// The same of bytes in memory, which `owner` keeps alive. Without the checksum: for fuzzing.
+EngineFile parse_engine(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner,
+                        const std::string& what, bool check_sum = true);
 
 // Indices, sizes, views and steps of a plan; Error kBadFile naming the layer. What read_engine checks.
 void check_plan(const EnginePlan& plan, const std::string& what);
