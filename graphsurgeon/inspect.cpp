@@ -63,14 +63,17 @@ class Counter {
 }  // namespace
 
 ModelSummary inspect_model(const std::string& path) {
-  const Graph graph = load_model(path);  // refuses what is not ONNX
+  const Graph graph = load_model(path);
   ModelSummary summary;
-  summary.format = model_kind_name(ModelKind::kOnnx);
-  const OnnxHeader header = read_onnx_header(path);
+  const ModelKind kind = model_kind(path);
+  summary.format = model_kind_name(kind);
   summary.opset = graph.opset;
-  summary.ir_version = header.ir_version;
-  summary.producer = header.producer;
-  summary.opsets = header.opsets;
+  if (kind == ModelKind::kOnnx) {
+    const OnnxHeader header = read_onnx_header(path);
+    summary.ir_version = header.ir_version;
+    summary.producer = header.producer;
+    summary.opsets = header.opsets;
+  }
   for (const auto& [key, value] : graph.metadata)
     if (key.rfind(kOpsetKey, 0) != 0) summary.metadata[key] = value;
   summary.inputs = summaries(graph, graph.inputs);

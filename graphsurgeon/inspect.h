@@ -39,7 +39,7 @@ struct ModelSummary {
   std::vector<NodeSummary> layers;  // in order, subgraphs behind their owner
 };
 
-// Errors as load_model.
+// Of a checkpoint: of the graph that is built of it. Errors as load_model.
 ModelSummary inspect_model(const std::string& path);
 
 }  // namespace pare
