@@ -3,7 +3,7 @@ import time
 
 from harness import check, finish, pare
 
-MAX_LINES, MAX_LINES_OF_ALL, MAX_COLUMNS = 40, 53, 100
+MAX_LINES, MAX_LINES_OF_ALL, MAX_COLUMNS = 40, 60, 100
 COMMANDS = ['run', 'inspect', 'infer', 'surgeon simplify', 'surgeon extract', 'surgeon set-shape', 'surgeon rename',
             'surgeon prune', 'surgeon convert-precision', 'surgeon strip-weights', 'surgeon restore-weights', 'surgeon diff', 'surgeon externalize',
             'surgeon convert-opset', 'convert', 'calibrate', 'stats show', 'stats merge', 'quantize', 'eval', 'build',
