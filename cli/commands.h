@@ -34,6 +34,8 @@ std::unique_ptr<Command> make_verify();
 std::unique_ptr<Command> make_generate();
 std::unique_ptr<Command> make_report();
 std::unique_ptr<Command> make_explain();
+std::unique_ptr<Command> make_sensitivity();
+std::unique_ptr<Command> make_search();
 std::unique_ptr<Command> make_compare();
 std::unique_ptr<Command> make_recipe_list();
 std::unique_ptr<Command> make_recipe_show();

@@ -12,8 +12,10 @@ struct Forecast {
   double anonymous_bytes = 0;  // most memory allocated at once
 };
 
-// From the sizes in the graph and one small batch of the calibration (else evaluation) data, timed. The
-// batch is read through a data set of its own, so nothing that is counted anywhere changes.
+// From a rehearsal: the model is quantized with ranges that mean nothing, and the evaluation of one and of
+// two batches (six where samples differ in shape) is timed and its memory measured. The batches are read
+// through data sets of their own, so nothing that is counted anywhere changes. What it took is part of the
+// run.
 Forecast forecast_run(RunState& state);
 
 std::string to_string(const Forecast& forecast);  // "about 40 s and 310 MB of memory"

@@ -55,6 +55,8 @@ def commands(folder):
     yield ['run', RECIPE, '--out', folder + '/run', *SMALL[:-2], '--set', 'evaluate.metrics=[top1, output_sqnr_db, clipping_rate]']
     yield ['run', RECIPE, '--out', folder + '/dry', '--dry-run']
     yield ['report', folder + '/run']
+    yield ['sensitivity', RESNET, '--format', 'int8', '--ops', 'Gemm', '--data', f'{CALIBRATION}:{KEYS}', '--samples', '16', '--judge-samples', '8']
+    yield ['search', RESNET, '--formats', 'int8', '--formats', 'float', '--ops', 'Gemm', '--data', f'{CALIBRATION}:{KEYS}', '--samples', '16', '--judge-samples', '8', '--points', '2']
     yield ['explain', folder + '/run', 'logits']
     yield ['compare', folder + '/run', folder + '/run']
     yield ['inspect', RESNET, '--layers']

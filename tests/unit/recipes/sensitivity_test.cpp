@@ -1,0 +1,122 @@
+// Layer by layer on a network whose layers differ in what rounding does to them.
+#include "recipes/sensitivity.h"
+
+#include <gtest/gtest.h>
+
+#include "calib/calibrate.h"
+#include "datasets/npy.h"
+#include "datasets/random.h"
+#include "engine/base/error.h"
+#include "tests/unit/datasets/temporary.h"
+#include "tests/unit/graphsurgeon/text_model.h"
+
+namespace pare {
+namespace {
+
+Tensor normal(Dims dims, std::uint64_t seed) {
+  SplitMix random(seed);
+  Tensor t = Tensor::allocate(DType::kF32, std::move(dims));
+  for (std::int64_t i = 0; i < t.size(); ++i) t.mut<float>()[i] = random.normal();
+  return t;
+}
+
+// `first_row`: what the weights of the first input channel are multiplied by.
+std::string weight(const std::string& name, std::uint64_t seed, float first_row) {
+  const Tensor values = normal({32 * 32}, seed);
+  std::string text = "float[32,32] " + name + " = {";
+  for (int i = 0; i < 32 * 32; ++i)
+    text += (i != 0 ? "," : "") + std::to_string(values.as<float>()[i] * (i < 32 ? first_row : 1.0F) * 0.1F);
+  return text + "}";
+}
+
+// One channel is 50 times larger than the others: their steps are 50 times too coarse in the first layer.
+Tensor samples() {
+  Tensor x = normal({24, 32}, 9);
+  for (int i = 0; i < 24; ++i) x.mut<float>()[i * 32] *= 50;
+  return x;
+}
+
+class SensitivityTest : public testing::Test {
+ protected:
+  SensitivityTest() {
+    write_npy(folder.file("x.npy"), samples().view());
+    data = std::make_unique<Dataset>(parse_data_argument(folder.file("x.npy") + ":batch=8"),
+                                     model_inputs(graph));
+    options.choices.spec.method = "rtn";
+    options.choices.calibrator = "minmax";
+    CalibrateOptions calibrate_options;
+    calibrate_options.pool = &pool;
+    input.graph = &graph;
+    input.stats = calibrate(graph, values_to_watch(graph, options.choices.spec), *data, calibrate_options)
+                      .statistics.tensors;
+    input.data = data.get();
+    input.pool = &pool;
+  }
+
+  TemporaryFolder folder;
+  ThreadPool pool{1};
+  Graph graph = text_graph(
+      21, "g (float[N,32] x) => (float[N,32] y) <" + weight("w0", 1, 0.02F) + ", " + weight("w1", 2, 1) +
+              ", " + weight("w2", 3, 1) +
+              "> { h = MatMul(x, w0) a = Tanh(h) i = MatMul(a, w1) b = Tanh(i) y = MatMul(b, w2) }");
+  std::unique_ptr<Dataset> data;
+  SensitivityInput input;
+  SensitivityOptions options;
+};
+
+TEST_F(SensitivityTest, TheMostSensitiveLayerComesFirst) {
+  const std::vector<LayerSensitivity> rows = measure_sensitivity(input, options);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].name, "h") << "its input has an outlier channel";
+  EXPECT_LT(rows[0].sqnr_db, rows[1].sqnr_db - 3);
+  EXPECT_LE(rows[1].sqnr_db, rows[2].sqnr_db);
+  // Alone, and all but one: leaving the worst layer float wins most.
+  options.all_but_one = true;
+  const std::vector<LayerSensitivity> left = measure_sensitivity(input, options);
+  ASSERT_EQ(left.size(), 3u);
+  EXPECT_EQ(left[0].name, "h");
+  EXPECT_GT(left[0].drop, 0);
+}
+
+TEST_F(SensitivityTest, ARuleOfTheRecipeHolds) {
+  quant::Rule rule;
+  rule.match.name = {"h"};
+  rule.quantize = false;
+  options.choices.spec.rules.push_back(rule);
+  for (const LayerSensitivity& row : measure_sensitivity(input, options)) EXPECT_NE(row.name, "h");
+}
+
+TEST_F(SensitivityTest, UnknownNamesAreRefused) {
+  input.metric = "output_sqnr";
+  EXPECT_THROW(measure_sensitivity(input, options), Error);
+  input.metric = "output_sqnr_db";
+  SearchOptions search;
+  search.choices = options.choices;
+  EXPECT_THROW(search_formats(input, search), Error);
+  search.schemes = {"int8", "int99"};
+  EXPECT_THROW(search_formats(input, search), Error);
+}
+
+TEST_F(SensitivityTest, TheSearchLeavesTheWorstLayerFloatWhenItMust) {
+  SearchOptions search;
+  search.choices = options.choices;
+  search.schemes = {"int8", "float"};
+  search.points = 4;  // the whole path: 3 steps
+  const SearchResult all = search_formats(input, search);
+  ASSERT_EQ(all.front.size(), 4u);
+  for (std::size_t i = 1; i < all.front.size(); ++i)
+    EXPECT_LT(all.front[i].bits_per_weight, all.front[i - 1].bits_per_weight);
+  EXPECT_TRUE(all.front.back().chosen) << "the fewest bits keep at least 0 dB";
+  // Between the last two points: everything but the worst layer.
+  ASSERT_GT(all.front[2].metric, all.front[3].metric);
+  search.least = (all.front[2].metric + all.front[3].metric) / 2;
+  const SearchResult kept = search_formats(input, search);
+  ASSERT_TRUE(kept.front[2].chosen);
+  for (const SearchChoice& layer : kept.front[2].layers)
+    EXPECT_EQ(layer.format, layer.name == "h" ? "float" : "int8") << layer.name;
+  search.least = 1000;  // nothing quantized reaches that: float does
+  EXPECT_TRUE(search_formats(input, search).front[0].chosen);
+}
+
+}  // namespace
+}  // namespace pare
