@@ -44,7 +44,12 @@ class Quantize final : public Command {
                 "statistics of `pare calibrate`, or a TensorRT calibration cache, instead of --data",
                 "calibrate.stats")
         .option("--samples", "N", samples_, "calibration samples (default 512)", "datasets.NAME.samples")
-        .option("--method", "M", spec_.method, "auto, rtn or search", "quantize.method")
+        .option("--method", "M", spec_.method,
+                "auto, rtn, search, gptq, awq, smoothquant, equalize, learned or low_rank", "quantize.method")
+        .option("--alpha", "A", alpha_,
+                "smoothquant: strength for all layers, 0 to 1 (default: searched for each)", "quantize.alpha")
+        .option("--rank", "R", spec_.rank, "low_rank: columns of the products beside a weight (default 32)",
+                "quantize.rank")
         .option("--calibrator", "C", spec_.activations.calibrator,
                 "auto, minmax, entropy, mse, percentile(99.99)", "quantize.activations.calibrator")
         .option("--target", "T", spec_.target, "pare, tensorrt or onnxruntime", "quantize.target")
@@ -78,6 +83,9 @@ class Quantize final : public Command {
       const quant::Format& a = quant::scheme_from_name(spec_.scheme).activations;
       (a.active() ? spec_.activations.symmetric : spec_.weights.symmetric) = false;
     }
+    if (alpha_ >= 0) spec_.alpha = alpha_;
+    if (alpha_ > 1 || spec_.rank < 1)
+      fail(ErrorCode::kUsage, "{}", alpha_ > 1 ? "--alpha is a number from 0 to 1" : "--rank is at least 1");
     const QuantizeChoices choices = quantize_choices(spec_);
     check_export(export_, choices.spec);
     const bool needs_statistics = quant::needs_statistics(choices.spec);
@@ -106,15 +114,13 @@ class Quantize final : public Command {
     input.progress = &context.progress();
     std::unique_ptr<Dataset> calibration, held_out;
     Statistics statistics;
-    if (given) {
+    if (given)
       input.given = &cache;
-    } else if (needs_statistics) {
-      if (stats_.empty())
-        statistics = collect(context, graph, choices, input, calibration, held_out);
-      else
-        refuse_stale(statistics = load_statistics(stats_), hex(graph_hash(graph)), stats_);
-      input.stats = statistics.tensors;
-    }
+    else if (!data_.empty())
+      statistics = collect(context, graph, choices, input, calibration, held_out);
+    else if (needs_statistics)
+      refuse_stale(statistics = load_statistics(stats_), hex(graph_hash(graph)), stats_);
+    input.stats = statistics.tensors;
     const std::unique_ptr<LayerJournal> journal = LayerJournal::temporary(output_);
     input.journal = journal.get();
     QuantizeOutcome outcome = quantize_model(input, choices);
@@ -130,7 +136,8 @@ class Quantize final : public Command {
   }
 
  private:
-  // Statistics of the first samples; those behind them are held out for scoring.
+  // Statistics of the first samples (none where activations stay float); those behind them are held out for
+  // scoring.
   Statistics collect(Context& context, const Graph& graph, const QuantizeChoices& choices,
                      QuantizeInput& input, std::unique_ptr<Dataset>& calibration,
                      std::unique_ptr<Dataset>& held_out) const {
@@ -152,7 +159,8 @@ class Quantize final : public Command {
     options.pool = &context.pool();
     options.graph_hash = hex(graph_hash(graph));
     options.progress = &context.progress();
-    return calibrate(graph, calibrated_values(graph, &choices.spec), *calibration, options).statistics;
+    const std::vector<CalibratedValue> values = calibrated_values(graph, &choices.spec);
+    return values.empty() ? Statistics() : calibrate(graph, values, *calibration, options).statistics;
   }
 
   void report(Context& context, const QuantizeOutcome& outcome, const quant::AuditResult& audit) const {
@@ -201,6 +209,7 @@ class Quantize final : public Command {
 
   std::string path_, output_, data_, stats_, export_ = "qdq_onnx";
   std::int64_t samples_ = 0, opset_ = 0;
+  double alpha_ = -1;
   bool asymmetric_ = false;
   std::vector<std::string> unmatched_;  // names of the calibration cache
   QuantizeSpec spec_;

@@ -74,7 +74,7 @@ std::vector<BiasTarget> find_bias_targets(const Graph& whole, const Placement& p
       const Node& node = graph.node(use.node);
       WeightView view;
       if (!view_weight(graph, node, view)) continue;
-      BiasTarget target{use.node, w, 0, 1, view.ins * view.groups, path};
+      BiasTarget target{use.node, w, kFloatInput, 1, view.ins * view.groups, path};
       bool found = false;
       for (std::size_t a = 0; a < placement.activations.size() && !found; ++a)
         for (const Use& read : placement.activations[a].uses)
@@ -91,7 +91,7 @@ std::vector<BiasTarget> find_bias_targets(const Graph& whole, const Placement& p
               : node.in.size() < 3 || node.in[2] == ValueId::kNone ||
                     (graph.is_constant(node.in[2]) && graph.value(node.in[2]).dtype == DType::kF32 &&
                      graph.value(node.in[2]).constant.dims() == Dims{view.outs});
-      if (!found || !has_place || rank < 2) continue;
+      if (!has_place || rank < 2) continue;
       if (node.is("Gemm") && (node.attr("alpha", 1.0f) != 1.0f || node.attr("beta", 1.0f) != 1.0f)) continue;
       target.channel_axis = node.is("Conv") ? 1 : static_cast<int>(rank) - 1;
       targets.push_back(target);
@@ -100,38 +100,61 @@ std::vector<BiasTarget> find_bias_targets(const Graph& whole, const Placement& p
   return targets;
 }
 
+std::vector<double> mean_output_error(const Graph& whole, const Plan& plan, const BiasTarget& target,
+                                      const InputMeans& in) {
+  const Graph& graph = subgraph_at(whole, target.path);
+  const Node& node = graph.node(target.node);
+  WeightView view;
+  if (!view_weight(graph, node, view)) return {};
+  const auto channels = static_cast<std::size_t>(target.channels);
+  const bool by_column = in.columns.size() == channels * static_cast<std::size_t>(view.taps);
+  if (!by_column && (in.mean.size() != channels || in.error.size() != channels)) return {};
+  const float* w = graph.value(node.in[1]).constant.as<float>();
+  const Tensor back = dequantized(plan.placement.weights[target.weight], plan.weights[target.weight]);
+  const float* wq = back.as<float>();
+  const std::vector<double> f = tap_shares(graph, node, view.taps);
+  std::vector<double> d(static_cast<std::size_t>(view.outs), 0.0);
+  for (std::int64_t o = 0; o < view.outs; ++o)
+    for (std::int64_t c = 0; c < view.ins; ++c) {
+      const auto k = static_cast<std::size_t>(view.channel(o, c));
+      for (std::int64_t t = 0; t < view.taps; ++t) {
+        const auto at = static_cast<std::size_t>(view.at(o, c, t));
+        const double q = static_cast<double>(wq[at]), v = static_cast<double>(w[at]);
+        const auto column =
+            static_cast<std::size_t>(view.group_of(o) * view.taps * view.ins + t * view.ins + c);
+        d[static_cast<std::size_t>(o)] +=
+            by_column ? (q - v) * in.columns[column]
+                      : f[static_cast<std::size_t>(t)] * (q * (in.mean[k] + in.error[k]) - v * in.mean[k]);
+      }
+    }
+  return d;
+}
+
+bool correction_holds(const std::vector<double>& d, const std::vector<double>& check) {
+  PARE_ASSERT(d.size() == check.size());
+  double before = 0, after = 0;
+  for (std::size_t o = 0; o < d.size(); ++o) {
+    before += check[o] * check[o];
+    after += (check[o] - d[o]) * (check[o] - d[o]);
+  }
+  return after < before;  // false for NaN
+}
+
+void subtract_from_bias(Graph& whole, const BiasTarget& target, const std::vector<double>& d) {
+  Graph& graph = own_subgraph_at(whole, target.path);
+  NodeId holder = target.node;
+  int slot = 2;
+  if (graph.node(target.node).is("MatMul") && !row_add(graph, graph.node(target.node), holder, slot)) return;
+  const std::string label = graph.value(graph.node(target.node).out[0]).name + "_bias_corrected";
+  subtract(graph, holder, slot, d, label);
+}
+
 void correct_biases(Graph& whole, const Plan& plan, const std::vector<BiasTarget>& targets,
                     const std::vector<InputMeans>& means) {
   PARE_ASSERT(targets.size() == means.size());
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    const BiasTarget& target = targets[i];
-    const InputMeans& in = means[i];
-    if (in.mean.size() != static_cast<std::size_t>(target.channels) || in.error.size() != in.mean.size())
-      continue;
-    Graph& graph = own_subgraph_at(whole, target.path);
-    const Node node = graph.node(target.node);
-    WeightView view;
-    if (!view_weight(graph, node, view)) continue;
-    const float* w = graph.value(node.in[1]).constant.as<float>();
-    const Tensor back = dequantized(plan.placement.weights[target.weight], plan.weights[target.weight]);
-    const float* wq = back.as<float>();
-    const std::vector<double> f = tap_shares(graph, node, view.taps);
-    std::vector<double> d(static_cast<std::size_t>(view.outs), 0.0);
-    for (std::int64_t o = 0; o < view.outs; ++o)
-      for (std::int64_t c = 0; c < view.ins; ++c) {
-        const auto k = static_cast<std::size_t>(view.channel(o, c));
-        for (std::int64_t t = 0; t < view.taps; ++t) {
-          const auto at = static_cast<std::size_t>(view.at(o, c, t));
-          d[static_cast<std::size_t>(o)] +=
-              f[static_cast<std::size_t>(t)] * (static_cast<double>(wq[at]) * (in.mean[k] + in.error[k]) -
-                                                static_cast<double>(w[at]) * in.mean[k]);
-        }
-      }
-    NodeId holder = target.node;
-    int slot = 2;
-    if (node.is("MatMul") && !row_add(graph, node, holder, slot)) continue;
-    const std::string label = graph.value(node.out[0]).name + "_bias_corrected";
-    subtract(graph, holder, slot, d, label);
+    const std::vector<double> d = mean_output_error(whole, plan, targets[i], means[i]);
+    if (!d.empty()) subtract_from_bias(whole, targets[i], d);
   }
 }
 

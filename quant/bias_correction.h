@@ -13,26 +13,37 @@
 
 namespace pare::quant {
 
-// By channel of the activation that feeds the node.
+// Of the input that feeds the node: by channel of the activation, or (`columns`) of what each column of a
+// weight's row is multiplied with (weight_rows.h), which knows the padding and is for inputs that stay float.
 struct InputMeans {
-  std::vector<double> mean;   // E[x_c]
-  std::vector<double> error;  // E[xq_c - x_c]
+  std::vector<double> mean = {};     // E[x_c]
+  std::vector<double> error = {};    // E[xq_c - x_c]
+  std::vector<double> columns = {};  // [conv groups, taps * ins]; empty: by channel
 };
+
+constexpr std::size_t kFloatInput = static_cast<std::size_t>(-1);
 
 struct BiasTarget {
   NodeId node = NodeId::kNone;  // Conv, Gemm, or MatMul followed by the Add of a constant row
   std::size_t weight = 0;       // index in plan.weights
-  std::size_t activation = 0;   // index in plan.activations
+  std::size_t activation = 0;   // index in plan.activations, or kFloatInput
   int channel_axis = 1;         // of the activation
   std::int64_t channels = 0;
   SubgraphPath path = {};
 };
 
-// The nodes whose bias can take a correction: constant weight and activation both quantized.
+// The nodes whose bias can take a correction: a constant quantized weight, and a place for the row.
 std::vector<BiasTarget> find_bias_targets(const Graph& graph, const Placement& placement);
 
-// Edits the bias constants of `graph` (each node gets its own; a Conv or Gemm without one gains one).
-// means[i] belongs to targets[i]; an entry with empty vectors is left alone.
+// d by output channel; empty where the means are.
+std::vector<double> mean_output_error(const Graph& graph, const Plan& plan, const BiasTarget& target,
+                                      const InputMeans& means);
+// Would taking `d` out, measured on some samples, make the error on others (whose mean is `check`) smaller?
+bool correction_holds(const std::vector<double>& d, const std::vector<double>& check);
+// b -= d: the node gets a constant of its own; a Conv or Gemm without a bias gains one.
+void subtract_from_bias(Graph& graph, const BiasTarget& target, const std::vector<double>& d);
+
+// All targets: means[i] belongs to targets[i]; an entry with empty vectors is left alone.
 void correct_biases(Graph& graph, const Plan& plan, const std::vector<BiasTarget>& targets,
                     const std::vector<InputMeans>& means);
 

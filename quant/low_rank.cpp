@@ -128,7 +128,7 @@ LowRankChoice choose_low_rank(const WeightRows& weight, const double* gram, std:
   LowRankChoice best;
   best.rounded = weight;
   round(best.rounded);
-  best.residual = weight;
+  best.residual = best.target = weight;
   best.plain_loss = best.loss = loss(difference(weight, best.rounded));
   const LowRank of_weight = low_rank_of(weight, gram, rank, pool);
   const LowRank of_error = low_rank_of(difference(weight, best.rounded), gram, rank, pool);
@@ -136,7 +136,8 @@ LowRankChoice choose_low_rank(const WeightRows& weight, const double* gram, std:
     LowRank part = *first;
     double least = std::numeric_limits<double>::infinity();
     for (int i = 0; i < kRounds; ++i) {
-      WeightRows rounded = without(weight, part);
+      const WeightRows target = without(weight, part);
+      WeightRows rounded = target;
       round(rounded);
       part = low_rank_of(difference(weight, rounded), gram, rank, pool);
       const WeightRows residual = without(weight, part);
@@ -147,6 +148,7 @@ LowRankChoice choose_low_rank(const WeightRows& weight, const double* gram, std:
       best.loss = value;
       best.part = part;
       best.residual = residual;
+      best.target = target;
       best.rounded = std::move(rounded);
     }
   }

@@ -36,6 +36,7 @@ WeightRows without(const WeightRows& weight, const LowRank& part);
 struct LowRankChoice {
   LowRank part;           // rank 0: the plain codes were better
   WeightRows residual;    // what the codes stand for: W - BA
+  WeightRows target;      // what was rounded: W less the BA of the round before
   WeightRows rounded;     // Q: what the codes say
   double loss = 0;        // of Q + BA
   double plain_loss = 0;  // of Q(W)

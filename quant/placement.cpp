@@ -187,7 +187,7 @@ class Placer {
     return "";
   }
 
-  void add_weight(const Wanted& wanted) {
+  void add_weight(const Wanted& wanted, const std::string& method) {
     for (WeightSite& site : placement_.weights) {
       if (site.value != wanted.source.value) continue;
       const Use& use = wanted.source.use;
@@ -202,6 +202,7 @@ class Placer {
     site.axis = wanted.axis;
     site.reduce_axis = wanted.reduce_axis;
     site.format = wanted.format;
+    site.method = method;
     placement_.weights.push_back(std::move(site));
   }
 
@@ -291,7 +292,7 @@ class Placer {
       return skip(node, why);
     if (const std::string why = why_no_tokens(graph_, node, resolved.activations); !why.empty())
       return skip(node, why);
-    for (const Wanted& one : wanted) add_weight(one);
+    for (const Wanted& one : wanted) add_weight(one, resolved.method);
     for (int slot = 0; slot < 2; ++slot) {
       if (weight_only || weight_source(graph_, id, slot)) continue;
       add_activation(node.in[static_cast<std::size_t>(slot)], id, slot, resolved.activations,

@@ -27,8 +27,9 @@ struct WeightSite {
   int axis = 0;                    // of the output channels, in the constant's own dims
   Format format;
   SubgraphPath path = {};
-  int reduce_axis = -1;  // that the product sums over, in the constant's own dims: blocks lie along it
-  int fused = -1;        // index in Placement::fused; -1: alone
+  std::string method = "auto";  // how its codes are chosen (spec.h)
+  int reduce_axis = -1;         // that the product sums over, in the constant's own dims: blocks lie along it
+  int fused = -1;               // index in Placement::fused; -1: alone
 };
 
 // Layers that read one activation and that runtimes fuse into one product (q/k/v, gate/up). A scale for the

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/thread_pool.h"
@@ -28,6 +29,15 @@ struct ActivationPlan {
   std::vector<std::int32_t> channel_zero_points;
 };
 
+// How the codes of a weight came about, for the report. Losses: output error relative to the output's power.
+struct LayerRecord {
+  std::string method;    // that was used
+  std::string fallback;  // why it is not the one that was asked for
+  double loss = 0;
+  double held_out_loss = 0;  // on samples that nothing was fitted to; NaN without
+  std::vector<std::pair<std::string, double>> tried;
+};
+
 struct WeightPlan {
   Tensor codes;   // the format's dtype, the weight's dims
   Tensor scales;  // the format's type of scales: [], [channels], or the weight's dims with blocks for inputs
@@ -37,6 +47,7 @@ struct WeightPlan {
   double mse = 0;       // mean squared error of the dequantized weight
   double sqnr_db = 0;
   std::int64_t clipped = 0;  // elements beyond the largest code
+  LayerRecord record;
 
   std::int64_t bytes() const;  // all that is written of it
 };

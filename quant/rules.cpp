@@ -91,7 +91,7 @@ RuleBook::~RuleBook() = default;
 
 Resolved RuleBook::resolve(const Graph& graph, const Node& node) const {
   const Spec& spec = impl_->spec;
-  Resolved resolved{true, spec.weights, spec.activations, {}};
+  Resolved resolved{true, spec.weights, spec.activations, spec.method, {}};
   if (!spec.ops.empty() && std::find(spec.ops.begin(), spec.ops.end(), node.op) == spec.ops.end()) {
     resolved.quantize = false;
     resolved.why_not = fmt::format("{} is not among the operators asked for", node.op);
@@ -112,6 +112,7 @@ Resolved RuleBook::resolve(const Graph& graph, const Node& node) const {
     }
     if (c.rule->weights) resolved.weights = *c.rule->weights;
     if (c.rule->activations) resolved.activations = *c.rule->activations;
+    if (c.rule->method) resolved.method = *c.rule->method;
   }
   return resolved;
 }

@@ -13,6 +13,7 @@ namespace pare::quant {
 struct Resolved {
   bool quantize = true;
   Format weights, activations;
+  std::string method;
   std::string why_not;  // set when !quantize
 };
 

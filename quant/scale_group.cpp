@@ -79,13 +79,6 @@ void insert_mul(Graph& graph, ScaleGroup& group, const std::vector<float>& s) {
   group.value = scaled;
 }
 
-void rename_changed(Graph& graph, const ChannelFold& fold) {
-  for (const ValueId id : fold.changed) {
-    graph.rename(id, graph.value(id).name + "_scaled");
-    graph.value(id).origin.clear();
-  }
-}
-
 }  // namespace
 
 std::vector<ScaleGroup> find_scale_groups(const Graph& whole, bool clips) {
@@ -106,7 +99,6 @@ bool apply_scales(Graph& whole, ScaleGroup& group, const std::vector<float>& s) 
                            group.fold))
       return false;
     apply_channel_fold(graph, group.fold, s);
-    rename_changed(graph, group.fold);
   } else {
     insert_mul(graph, group, s);
   }

@@ -28,9 +28,9 @@ struct ScaleGroup {
 // In graph order, subgraphs included. `clips`: through Clip too, whose limits become one a channel.
 std::vector<ScaleGroup> find_scale_groups(const Graph& graph, bool clips);
 
-// Moves s (one a channel, > 0, finite) and says which value carries x / s now: group.value, or the output of
-// a new Mul. Values that changed are renamed (NAME_scaled) and lose their origin, so that nobody compares
-// them with the source's. False, and nothing happens, when an earlier change took the place away.
+// Moves s (one a channel, > 0, finite). group.value carries x / s afterwards: the value itself, or the output
+// of a new Mul (NAME_scaled). group.fold.changed lists the values that are not what they were. False, and
+// nothing happens, when an earlier change took the place away.
 bool apply_scales(Graph& graph, ScaleGroup& group, const std::vector<float>& s);
 
 }  // namespace pare::quant

@@ -72,6 +72,8 @@ class Search {
       return choice_;
     }
     if (families.equalize && !problem_.made_by.empty()) consider("equalize", 0.5, equalized());
+    if (families.equalize && !problem_.made_by.empty() && !problem_.beyond.empty())
+      consider("equalize triple", 2.0 / 3, equalized_triple());
     if (families.smooth) family("smoothquant", [&](double t) { return smooth(t); });
     if (families.awq && !mean_.empty() && problem_.rows() > 0) {
       family("awq", [&](double t) { return scales(mean_, t, facts_.mean, 0); });
@@ -119,6 +121,12 @@ class Search {
 
   std::vector<float> equalized() const { return scales(problem_.made_by, 0.5, facts_.amax, 0.5); }
 
+  std::vector<float> equalized_triple() const {
+    std::vector<double> product = facts_.amax;
+    for (std::size_t c = 0; c < product.size(); ++c) product[c] *= problem_.beyond[c];
+    return scales(problem_.made_by, 2.0 / 3, product, 1.0 / 3);
+  }
+
   // x^t / w^u, centred; channels without either keep 1.
   std::vector<float> scales(const std::vector<double>& x, double t, const std::vector<double>& w,
                             double u) const {
@@ -162,7 +170,7 @@ double weight_noise(const ScaleLayer& layer, const std::vector<float>& s) {
     });
   };
   for (std::int64_t row = 0; row < rows.shape.rows; ++row) scaled(row, true);
-  layer.round(rows);
+  layer.round(rows, s);
   for (std::int64_t row = 0; row < rows.shape.rows; ++row) scaled(row, false);
   return layer.noise(rows);
 }
@@ -173,7 +181,10 @@ double activation_noise(const ScaleProblem& problem, const std::vector<float>& s
   std::vector<float> x = problem.sample;
   if (!s.empty())
     for (std::int64_t i = 0; i < rows * channels; ++i) x[at(i)] /= s[at(i % channels)];
-  problem.round_activation(x.data(), rows, channels);
+  double largest = 0;
+  for (std::int64_t c = 0; c < channels; ++c)
+    largest = std::max(largest, problem.amax[at(c)] / (s.empty() ? 1.0 : static_cast<double>(s[at(c)])));
+  problem.round_activation(x.data(), rows, channels, largest);
   std::vector<double> error(at(channels), 0.0);
   for (std::int64_t i = 0; i < rows * channels; ++i) {
     const double factor = s.empty() ? 1.0 : static_cast<double>(s[at(i % channels)]);

@@ -8,9 +8,11 @@
 // of different channels count as uncorrelated.
 //
 // Candidates: s = 1 always; with a_c = max |x_c|, m_c = mean |x_c|, w_c from the weights
-//   smoothquant  a^t / w^(1-t)              w_c = max |W_c|; t = 0.1 ... 1       arXiv 2211.10438
-//   awq          m^t, m^t / (w^(1-t))       w_c = mean of |W_c| / (its group's largest); t to 1, arXiv
-//   2306.00978 equalize     sqrt(p_c / w_c)            p_c = max |weights that make x_c|    arXiv 1906.04721
+//   smoothquant  a^t / w^(1-t), w_c = max |W_c|; t = 0.1 ... 1 (arXiv 2211.10438)
+//   awq          m^t, and m^t / w^(1-t), w_c = mean of |W_c| / (its row's largest) (arXiv 2306.00978)
+//   equalize     sqrt(p_c / w_c), p_c = max |weights that make x_c| (arXiv 1906.04721), and
+//                p_c^(2/3) / (w_c v_c)^(1/3), v_c = max |weights behind a depthwise layer|: with the pair
+//                behind it all three get the cube root of the product
 // each divided by sqrt(largest * least); the best t is refined by half a step to both sides. A channel that
 // never fires or that nobody reads keeps 1. s stays in [1e-4, 1e4] relative to 1. A candidate whose loss is
 // NaN or infinite is skipped and counted.
@@ -29,8 +31,8 @@ namespace pare::quant {
 struct ScaleLayer {
   WeightRows weight;
   std::vector<std::int32_t> channel;  // [conv groups, ins]: of input i of group g
-  // Q, in place. Called with W s. May throw Error: the candidate is skipped.
-  std::function<void(WeightRows& rows)> round;
+  // Q, in place. Called with W s, and s (empty: 1). May throw Error: the candidate is skipped.
+  std::function<void(WeightRows& rows, const std::vector<float>& s)> round;
   // E |dW x|^2 summed over outputs.
   std::function<double(const WeightRows& error)> noise;
 };
@@ -40,9 +42,11 @@ struct ScaleProblem {
   std::vector<ScaleLayer> layers;
   std::vector<double> amax;     // by channel, over all of calibration
   std::vector<float> sample;    // [rows, channels] of x
+  std::vector<double> beyond;   // v_c; empty: the layer is not depthwise, or what follows is not known
   std::vector<double> made_by;  // p_c; empty: x is not made by one linear node
-  // Fake quantization of x / s, [rows, channels] in place; null: x stays float.
-  std::function<void(float* x, std::int64_t rows, std::int64_t channels)> round_activation;
+  // Fake quantization of x / s, [rows, channels] in place, whose largest magnitude over all of calibration is
+  // `largest`; null: x stays float.
+  std::function<void(float* x, std::int64_t rows, std::int64_t channels, double largest)> round_activation;
 
   std::int64_t rows() const {
     return channels == 0 ? 0 : static_cast<std::int64_t>(sample.size()) / channels;

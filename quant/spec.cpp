@@ -129,6 +129,24 @@ std::string to_string(const Format& format) {
   return text;
 }
 
+const std::vector<std::string>& methods() {
+  static const std::vector<std::string> names = {"auto",        "rtn",      "search",  "gptq",    "awq",
+                                                 "smoothquant", "equalize", "learned", "low_rank"};
+  return names;
+}
+
+namespace {
+
+void check_method(const std::string& method) {
+  const std::vector<std::string>& names = methods();
+  if (std::find(names.begin(), names.end(), method) != names.end()) return;
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "methods: " : ", ") + name;
+  throw make_error(ErrorCode::kUsage, "there is no method '{}'", method).hint(list);
+}
+
+}  // namespace
+
 GridFormat grid_format(const Format& format) {
   GridFormat grid;
   grid.codes = format.dtype;
@@ -180,9 +198,9 @@ void check(const Spec& spec) {
   check_pair(spec.weights, spec.activations);
   for (const Rule& rule : spec.rules)
     check_pair(rule.weights.value_or(spec.weights), rule.activations.value_or(spec.activations));
-  if (spec.method != "auto" && spec.method != "rtn" && spec.method != "search")
-    throw make_error(ErrorCode::kUnsupported, "method '{}' is not available", spec.method)
-        .hint("methods: rtn (largest magnitude), search (least squared error), auto");
+  check_method(spec.method);
+  for (const Rule& rule : spec.rules)
+    if (rule.method) check_method(*rule.method);
   if (!spec.weights.active() && !spec.activations.active())
     fail(ErrorCode::kUsage, "neither weights nor activations are to be quantized");
 }

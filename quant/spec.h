@@ -61,6 +61,7 @@ struct Rule {
   Match match;
   std::optional<bool> quantize;
   std::optional<Format> weights, activations;
+  std::optional<std::string> method = std::nullopt;
 };
 
 struct Spec {
@@ -70,8 +71,11 @@ struct Spec {
   std::vector<Rule> rules;         // in order, later wins
   std::vector<std::string> ops;    // only these operators; {}: all that the target can use
   std::vector<std::string> share;  // kinds of layers that are fused later: "qkv", "gate_up" (share.h)
-  std::string method = "auto";     // rtn: amax; search: least squared error; auto: as search
+  std::string method = "auto";     // how codes of a layer's weight are chosen; one of methods()
 };
+
+// auto, rtn, search, gptq, awq, smoothquant, equalize, learned, low_rank (docs/weight-methods.md).
+const std::vector<std::string>& methods();
 
 // Error kUsage or kUnsupported for what this build cannot do, before any work.
 void check(const Spec& spec);

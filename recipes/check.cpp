@@ -1,4 +1,5 @@
 #include <cctype>
+#include <set>
 
 #include "engine/base/error.h"
 #include "engine/base/paths.h"
@@ -141,9 +142,16 @@ class Checker {
       refuse("quantize.activations.symmetric", "fp8 activations have no zero point",
              "leave `symmetric` out, or use int8");
     for (std::size_t i = 0; i < q.rules.size(); ++i) check_rule(i, q.rules[i]);
-    if (q.damp && q.method != "gptq" && q.method != "auto")
+    std::set<std::string> methods = {q.method};
+    for (const RuleSpec& rule : q.rules)
+      if (!rule.method.empty()) methods.insert(rule.method);
+    const auto uses = [&](const char* method) { return methods.count(method) + methods.count("auto") > 0; };
+    if (q.alpha && methods.count("smoothquant") == 0)
+      refuse("quantize.alpha", fmt::format("'alpha' has no meaning for method {}", q.method),
+             "use method: smoothquant");
+    if (q.damp && !uses("gptq"))
       refuse("quantize.damp", fmt::format("'damp' has no meaning for method {}", q.method), "");
-    if (q.act_order && q.method != "gptq" && q.method != "auto")
+    if (q.act_order && !uses("gptq"))
       refuse("quantize.act_order", fmt::format("'act_order' has no meaning for method {}", q.method), "");
   }
 
@@ -186,7 +194,7 @@ class Checker {
     if (m.name.empty() && m.op.empty() && m.tensor.empty() && m.dtype.empty() && m.block.empty())
       refuse(key + ".match", fmt::format("rule {} matches everything", i),
              "give `match` a name, op, tensor, dtype or block");
-    const bool says = rule.quantize.has_value() || !rule.weights.format.empty() ||
+    const bool says = rule.quantize.has_value() || !rule.method.empty() || !rule.weights.format.empty() ||
                       !rule.weights.granularity.empty() || rule.weights.symmetric.has_value() ||
                       !rule.weights.search.empty() || rule.weights.group_size != 0 ||
                       !rule.activations.format.empty() || !rule.activations.calibrator.empty() ||

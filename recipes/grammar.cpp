@@ -7,8 +7,8 @@ namespace {
 
 const std::vector<const char*> kFormats = {"int8",  "uint8", "int16", "uint16", "fp8",   "fp8_e5m2", "int4",
                                            "uint4", "int3",  "int2",  "nvfp4",  "mxfp4", "mxfp8",    "none"};
-const std::vector<const char*> kMethods = {"auto", "rtn",         "search",  "gptq",
-                                           "awq",  "smoothquant", "learned", "low_rank"};
+const std::vector<const char*> kMethods = {"auto",        "rtn",      "search",  "gptq",    "awq",
+                                           "smoothquant", "equalize", "learned", "low_rank"};
 const std::vector<const char*> kExports = {"qdq_onnx",           "trt_onnx", "qoperator", "matmul_nbits",
                                            "compressed_tensors", "autoawq",  "gptq",      "gptq_v2",
                                            "modelopt",           "gguf",     "trt_cache"};
@@ -78,6 +78,7 @@ void describe_rule(Fields& f, RuleSpec& rule) {
   f.section({.key = "match", .doc = "what the rule is about", .required = true}, present,
             [&](Fields& inner) { describe_match(inner, rule.match); });
   f.maybe_boolean({.key = "quantize", .doc = "false: leave it in float"}, rule.quantize);
+  f.text({.key = "method", .doc = "as in quantize", .choices = kMethods}, rule.method);
   present = true;
   f.section({.key = "weights", .doc = "as in quantize"}, present,
             [&](Fields& inner) { describe_weights(inner, rule.weights); });
@@ -112,6 +113,14 @@ void describe_quantize(Fields& f, QuantizeSpec& q) {
           q.share);
   f.integer({.key = "group_size", .doc = "inputs that share a scale; 0: the format's", .min = 0, .max = 1e6},
             q.group_size);
+  f.maybe_number(
+      {.key = "alpha", .doc = "smoothquant: strength for all layers; absent: searched", .min = 0, .max = 1},
+      q.alpha);
+  f.integer(
+      {.key = "rank", .doc = "low_rank: columns of the products beside a weight", .min = 1, .max = 4096},
+      q.rank);
+  f.maybe_boolean({.key = "bias_correction", .doc = "mean errors out of biases; absent: auto tries it"},
+                  q.bias_correction);
   f.maybe_boolean({.key = "act_order", .doc = "gptq: most active inputs first"}, q.act_order);
   f.maybe_number(
       {.key = "damp", .doc = "gptq: share of the mean diagonal that is added", .min = 0, .max = 10}, q.damp);

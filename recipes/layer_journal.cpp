@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <set>
 
 #include "engine/base/cancel.h"
@@ -35,9 +36,37 @@ constexpr Field kFields[] = {{"codes", &quant::WeightPlan::codes},
 
 // What is not written is lost when a run is resumed: a member added to WeightPlan belongs into kFields, or
 // into header_of and read_layers.
-static_assert(sizeof(quant::WeightPlan) ==
-                  4 * sizeof(Tensor) + alignof(double) + 2 * sizeof(double) + sizeof(std::int64_t),
+static_assert(sizeof(quant::WeightPlan) == 4 * sizeof(Tensor) + 2 * sizeof(double) +
+                                               2 * sizeof(std::int64_t) + sizeof(quant::LayerRecord),
               "WeightPlan has members that the journal does not know");
+
+Json record_json(const quant::LayerRecord& record) {
+  Json tried = Json::array();
+  for (const auto& [method, loss] : record.tried)
+    tried.push_back({{"method", method}, {"loss", json_number(loss)}});
+  return {{"method", record.method},
+          {"fallback", record.fallback},
+          {"loss", json_number(record.loss)},
+          {"held_out_loss", json_number(record.held_out_loss)},
+          {"tried", std::move(tried)}};
+}
+
+// NaN and infinities are null there.
+double number_or_nan(const Json& json, const char* key, const std::string& path) {
+  if (json.contains(key) && json[key].is_null()) return std::numeric_limits<double>::quiet_NaN();
+  return json_double(json, key, path);
+}
+
+quant::LayerRecord read_record(const Json& json, const std::string& path) {
+  quant::LayerRecord record;
+  record.method = json_string(json, "method", path);
+  record.fallback = json_string(json, "fallback", path);
+  record.loss = number_or_nan(json, "loss", path);
+  record.held_out_loss = number_or_nan(json, "held_out_loss", path);
+  for (const Json& one : json_array(json, "tried", path))
+    record.tried.emplace_back(json_string(one, "method", path), number_or_nan(one, "loss", path));
+  return record;
+}
 
 std::size_t aligned(std::size_t offset) { return (offset + kAlign - 1) / kAlign * kAlign; }
 
@@ -59,7 +88,8 @@ std::string header_of(const std::string& key, const std::vector<quant::WeightPla
                       {"mse", json_number(plan.mse)},
                       {"sqnr_db", json_number(plan.sqnr_db)},
                       {"clipped", plan.clipped},
-                      {"nearest", plan.nearest}});
+                      {"nearest", plan.nearest},
+                      {"record", record_json(plan.record)}});
   }
   hash.update(dump(layers));
   std::string header = dump(
@@ -105,6 +135,7 @@ std::vector<quant::WeightPlan> read_layers(const std::string& path, const std::s
     plan.sqnr_db = json_double(layer, "sqnr_db", path);
     plan.clipped = json_int(layer, "clipped", path);
     plan.nearest = json_bool(layer, "nearest", path);
+    plan.record = read_record(json_object(layer, "record", path), path);
     plans.push_back(std::move(plan));
   }
   hash.update(dump(json_array(header, "layers", path)));
@@ -127,6 +158,7 @@ std::string key_of(const Graph& graph, const quant::Placement& unit, const std::
     const Tensor& weight = subgraph_at(graph, site.path).value(site.value).constant;
     add(value_label(graph, site.path, site.value));
     add(quant::to_string(site.format));
+    add(site.method);
     add(fmt::format("{} {} {} {}", site.format.block, site.axis, site.reduce_axis, to_string(weight.dims())));
     if (contents) hash.update(weight.byte_span());
   }
@@ -236,7 +268,7 @@ void LayerJournal::keep_score(const std::string& candidate, double score) {
 }
 
 std::vector<quant::WeightPlan> plan_layers(const Graph& graph, const quant::Placement& placement,
-                                           const std::string& method, LayerJournal* journal,
+                                           const DescribeUnit& describe, LayerJournal* journal,
                                            Progress& progress, const PlanUnit& plan) {
   std::vector<quant::WeightPlan> plans(placement.weights.size());
   ProgressStep step(progress, "weights", static_cast<std::int64_t>(plans.size()));
@@ -259,7 +291,8 @@ std::vector<quant::WeightPlan> plan_layers(const Graph& graph, const quant::Plac
     }
     std::vector<quant::WeightPlan> made;
     const std::string key =
-        journal != nullptr ? key_of(graph, unit, method, journal->base(), !journal->is_temporary()) : "";
+        journal != nullptr ? key_of(graph, unit, describe(unit), journal->base(), !journal->is_temporary())
+                           : "";
     if (journal != nullptr && !journal->is_temporary()) made = journal->find(key);
     if (made.size() != members.size()) {
       const auto start = std::chrono::steady_clock::now();

@@ -60,13 +60,14 @@ class LayerJournal {
 };
 
 // Computes the plans of a unit: a placement with nothing but weights, one or those of a fused group.
+using DescribeUnit = std::function<std::string(const quant::Placement& unit)>;
 using PlanUnit = std::function<std::vector<quant::WeightPlan>(const quant::Placement& unit)>;
 
 // Plans by placement.weights, unit by unit in order; what the journal (may be null) has is not computed
-// again. `method` is part of the key. Cancellation is looked for between units. Errors: those of `plan`,
-// kDevice.
+// again. What `describe` says of a unit is part of the key: options, moments of its inputs. Cancellation is
+// looked for between units. Errors: those of `plan`, kDevice.
 std::vector<quant::WeightPlan> plan_layers(const Graph& graph, const quant::Placement& placement,
-                                           const std::string& method, LayerJournal* journal,
+                                           const DescribeUnit& describe, LayerJournal* journal,
                                            Progress& progress, const PlanUnit& plan);
 
 }  // namespace pare

@@ -1,6 +1,7 @@
 #include "recipes/plan_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "engine/base/error.h"
@@ -74,6 +75,71 @@ void warn_about(Report& report, const TensorStats& s) {
         fmt::format("tensor '{}' was all zeros in calibration: its scale is 1", s.name));
 }
 
+void report_candidates(Report& report, const QuantizeOutcome& o) {
+  if (o.candidates.empty()) return;
+  ReportTable table;
+  table.title = "Candidates";
+  table.note =
+      "calibrators (mse: for each tensor the range of least expected error), codes by output error, channel "
+      "factors and bias correction, scored by output SQNR on calibration samples that nothing was made from";
+  table.columns = {"candidate", "output SQNR dB"};
+  for (const ScoredCandidate& candidate : o.candidates) {
+    if (candidate.chosen) table.chosen = static_cast<std::int64_t>(table.rows.size());
+    table.rows.push_back({candidate.name, fmt::format("{:.3f}", candidate.held_out_sqnr_db)});
+  }
+  report.tables.push_back(std::move(table));
+}
+
+std::string loss_db(double relative) {
+  return relative > 0 ? fmt::format("{:.2f}", -10 * std::log10(relative)) : std::string("-");
+}
+
+// Only where layers were judged by their output error: else there is nothing to tell them apart.
+void report_weight_methods(Report& report, const QuantizeOutcome& o) {
+  ReportTable table;
+  table.title = "Weight methods";
+  table.note =
+      "output SQNR of each layer alone, by the moments of its input: what was chosen, and what else was "
+      "tried";
+  table.columns = {"weight", "method", "SQNR dB", "held out", "tried"};
+  bool several = false;
+  for (std::size_t i = 0; i < o.plan.weights.size(); ++i) {
+    const quant::LayerRecord& record = o.plan.weights[i].record;
+    const quant::WeightSite& site = o.plan.placement.weights[i];
+    std::string tried;
+    for (const auto& [method, loss] : record.tried)
+      tried += fmt::format("{}{} {}", tried.empty() ? "" : ", ", method, loss_db(loss));
+    several = several || (record.method != "search" && record.method != "rtn");
+    table.rows.push_back({value_label(o.source, site.path, site.value), record.method, loss_db(record.loss),
+                          loss_db(record.held_out_loss), tried});
+  }
+  if (several) report.tables.push_back(std::move(table));
+}
+
+void report_transforms(Report& report, const QuantizeOutcome& o) {
+  if (!o.scaled.empty()) {
+    ReportTable table;
+    table.title = "Scaled channels";
+    table.note =
+        "factors moved between activations and the weights that read them; the float function is unchanged";
+    table.columns = {"tensor", "by", "strength", "predicted gain dB", "place"};
+    for (const ScaledValue& value : o.scaled)
+      table.rows.push_back({value.tensor, value.family, number_text_short(value.strength),
+                            fmt::format("{:.2f}", value.predicted_gain_db), value.folded ? "folded" : "Mul"});
+    report.tables.push_back(std::move(table));
+  }
+  if (!o.low_rank.empty()) {
+    ReportTable table;
+    table.title = "Low-rank corrections";
+    table.note = "output SQNR of each layer alone, without and with the products beside its codes";
+    table.columns = {"weight", "rank", "without dB", "with dB"};
+    for (const LowRankLayer& layer : o.low_rank)
+      table.rows.push_back(
+          {layer.tensor, std::to_string(layer.rank), loss_db(layer.plain_loss), loss_db(layer.loss)});
+    report.tables.push_back(std::move(table));
+  }
+}
+
 }  // namespace
 
 void report_outcome(Report& report, const QuantizeOutcome& o) {
@@ -84,31 +150,18 @@ void report_outcome(Report& report, const QuantizeOutcome& o) {
   for (const std::string& sentence : o.plan.placement.notes) report.warnings.push_back(sentence);
   for (const quant::Skipped& skipped : o.plan.placement.skipped)
     report.skipped.push_back({skipped.tensor, skipped.why});
-  if (!o.candidates.empty()) {
-    ReportTable table;
-    table.title = "Candidates";
-    table.note =
-        "calibrators (mse: for each tensor the range of least expected error), smoothing and bias "
-        "correction, scored by output SQNR on calibration samples that no range was made from";
-    table.columns = {"candidate", "output SQNR dB"};
-    for (const ScoredCandidate& candidate : o.candidates) {
-      if (candidate.chosen) table.chosen = static_cast<std::int64_t>(table.rows.size());
-      table.rows.push_back({candidate.name, fmt::format("{:.3f}", candidate.held_out_sqnr_db)});
-    }
-    report.tables.push_back(std::move(table));
+  for (const std::string& note : o.notes) report.warnings.push_back(note);
+  for (std::size_t i = 0; i < o.plan.weights.size(); ++i) {
+    const quant::LayerRecord& record = o.plan.weights[i].record;
+    if (record.fallback.empty()) continue;
+    const quant::WeightSite& site = o.plan.placement.weights[i];
+    report.warnings.push_back(fmt::format("weight '{}': {}, because {}",
+                                          value_label(o.source, site.path, site.value), record.method,
+                                          record.fallback));
   }
-  if (!o.smoothed.empty()) {
-    ReportTable table;
-    table.title = "Smoothed";
-    table.note =
-        "channels scaled so that activations and weights share the difficulty; the float function is "
-        "unchanged";
-    table.columns = {"tensor", "strength", "predicted gain dB"};
-    for (const SmoothedValue& value : o.smoothed)
-      table.rows.push_back(
-          {value.tensor, number_text_short(value.strength), fmt::format("{:.2f}", value.predicted_gain_db)});
-    report.tables.push_back(std::move(table));
-  }
+  report_candidates(report, o);
+  report_weight_methods(report, o);
+  report_transforms(report, o);
 }
 
 ReportHistogram plot_histogram(const TensorStats& stats) {
@@ -153,6 +206,13 @@ QuantizeChoices quantize_choices(const QuantizeSpec& recipe) {
   QuantizeChoices choices;
   choices.spec = quant_spec(recipe);
   if (!recipe.activations.calibrator.empty()) choices.calibrator = recipe.activations.calibrator;
+  choices.alpha = recipe.alpha;
+  choices.rank = recipe.rank;
+  choices.bias_correction = recipe.bias_correction;
+  if (recipe.damp) choices.solve.layer.damp = *recipe.damp;
+  if (recipe.act_order)
+    choices.solve.layer.order =
+        *recipe.act_order ? quant::ColumnOrder::kDiagonal : quant::ColumnOrder::kNatural;
   for (const double percent : recipe.percentiles)
     if (std::find(choices.percentiles.begin(), choices.percentiles.end(), percent) ==
         choices.percentiles.end())

@@ -12,8 +12,8 @@
 
 namespace pare {
 
-// `quantized`, `skipped`, `histograms`, the table of candidates and that of smoothed layers; warnings about
-// NaN, infinities and all-zero ranges.
+// `quantized`, `skipped`, `histograms`, the tables of candidates, weight methods and transforms; warnings
+// about NaN, infinities and all-zero ranges.
 void report_outcome(Report& report, const QuantizeOutcome& outcome);
 
 // A histogram for the plot: at most 64 bins a side.

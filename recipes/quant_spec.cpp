@@ -85,6 +85,7 @@ quant::Rule rule_of(const RuleSpec& recipe, const quant::Spec& base) {
   rule.match.op = recipe.match.op;
   rule.match.tensor = recipe.match.tensor;
   rule.quantize = recipe.quantize;
+  if (!recipe.method.empty()) rule.method = recipe.method;
   if (says(recipe.weights)) {
     rule.weights = base.weights;
     apply(recipe.weights, *rule.weights);
@@ -133,10 +134,6 @@ quant::Spec quant_spec(const QuantizeSpec& q) {
   }
   for (const RuleSpec& recipe : q.rules) spec.rules.push_back(rule_of(recipe, spec));
   spec.share = q.share;
-  if (q.act_order || q.damp)
-    throw make_error(ErrorCode::kUnsupported, "this build has no gptq")
-        .at("quantize")
-        .hint("leave act_order and damp out");
   quant::check(spec);
   quant::check_target(spec);
   return spec;

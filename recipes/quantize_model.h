@@ -1,16 +1,26 @@
 // From a float graph, statistics and samples to the quantized graph: the loops over quant and eval that
-// choose ranges, smoothing and bias correction by measured drift.
+// choose ranges, transforms, codes and biases by measured drift. Weights alone, static and dynamic
+// activations go one way:
+//
+//   moments of the layers' inputs -> transforms of the float graph (channel factors, low-rank products; its
+//   outputs are compared after each) -> codes of every weight -> ranges -> biases -> score
 //
 //   calibrator NAME   that method for every activation
 //   calibrator auto   every uniform method (least expected error, min-max, percentiles, entropy) is scored by
 //                     the output SQNR on held-out calibration samples. The best wins.
-//   method auto       smoothing and bias correction are tried with the best of them, each kept only if the
-//                     score rises.
+//   method NAME       (a layer, by rules) that method: rtn, search, gptq, awq, smoothquant, equalize,
+//   learned,
+//                     low_rank
+//   method auto       weights by the least output error of their layer, channel factors by the least loss of
+//                     their group, bias correction by halves of the data: each tried with the best so far,
+//                     each kept only if the score rises. Without held-out samples: a searched grid, nothing
+//                     else.
 //
 // The test set is never looked at. Nothing depends on batch size or threads. One table says all of it.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +35,9 @@
 #include "eval/evaluate.h"
 #include "quant/plan.h"
 #include "quant/spec.h"
+#include "recipes/low_rank_layers.h"
+#include "recipes/scale_layers.h"
+#include "recipes/solve_weights.h"
 
 namespace pare {
 
@@ -34,15 +47,15 @@ class LayerJournal;
 // built in memory.
 inline constexpr std::int64_t kStreamedWeights = std::int64_t{256} << 20;
 
-// The activations that calibration must watch for a spec, with their channel axis where smoothing may ask for
-// maxima by channel. Ids of `graph`.
+// The activations that calibration must watch for a spec, with their channel axis where channel factors may
+// ask for maxima by channel. Ids of `graph`.
 std::vector<CalibratedValue> values_to_watch(const Graph& graph, const quant::Spec& spec);
 
 struct QuantizeInput {
   const Graph* graph = nullptr;     // float, simplified, with shapes
   std::vector<TensorStats> stats;   // of values_to_watch; sorted by name
   const TrtCache* given = nullptr;  // scales instead of statistics: nothing is searched or scored
-  Dataset* calibration = nullptr;   // what the statistics saw. Null: no smoothing, no bias correction
+  Dataset* calibration = nullptr;   // what the statistics saw. Null: no transforms, no bias correction
   Dataset* held_out = nullptr;      // for scoring: samples that calibration did not see. Null or an empty
   SampleRange held_out_range;       // range: nothing is scored, mse is taken
   ThreadPool* pool = nullptr;       // required
@@ -54,32 +67,34 @@ struct QuantizeChoices {
   quant::Spec spec;
   std::string calibrator = "auto";  // or minmax, percentile(P), entropy, mse
   std::vector<double> percentiles = {99.9, 99.99, 99.999};
+  std::optional<double> alpha;          // of smoothquant; absent: searched for each layer
+  std::int64_t rank = 32;               // of low_rank
+  std::optional<bool> bias_correction;  // absent: method auto tries it
+  SolveOptions solve;                   // damp, act order
 };
 
 struct ScoredCandidate {
-  std::string name;  // "mse", "mse x 1.1 + smoothing + bias correction"
+  std::string name;  // "mse", "mse x 1.1 + scaling + bias correction"
   double held_out_sqnr_db = 0;
   bool chosen = false;
   double seconds = 0;
 };
 
-struct SmoothedValue {
-  std::string tensor;
-  double strength = 0, predicted_gain_db = 0;
-};
-
 struct QuantizeOutcome {
-  Graph source;  // the float graph of the plan: smoothed, biases corrected
+  Graph source;  // the float graph of the plan: transformed, biases corrected
   quant::Plan plan;
   Graph quantized;
   std::vector<RangeChoice> ranges;          // by plan.activations: expected error and clipping
-  std::vector<TensorStats> stats;           // by plan.activations: what the ranges came from
+  std::vector<TensorStats> stats;           // by plan.activations; of dynamic ones only the name
   std::vector<ScoredCandidate> candidates;  // empty when nothing was scored
-  std::vector<SmoothedValue> smoothed;
+  std::vector<ScaledValue> scaled;
+  std::vector<LowRankLayer> low_rank;
+  std::vector<std::string> notes;  // what could not be done, by layer
   int biases_corrected = 0;
   double scoring_seconds = 0;  // of the whole, spent on drift evaluations
 };
 
+// Error kUsage when a method needs data and there is none.
 QuantizeOutcome quantize_model(const QuantizeInput& input, const QuantizeChoices& choices);
 
 }  // namespace pare

@@ -54,6 +54,7 @@ struct MatchSpec {  // every key given must match; in a list any may; "re:" is a
 struct RuleSpec {
   MatchSpec match;
   std::optional<bool> quantize;
+  std::string method;  // "": quantize.method
   WeightSpec weights;
   ActivationSpec activations;
 };
@@ -67,6 +68,9 @@ struct QuantizeSpec {
   std::vector<RuleSpec> rules;
   std::vector<std::string> ignore, share, ops;
   std::int64_t group_size = 0;
+  std::optional<double> alpha;  // smoothquant
+  std::int64_t rank = 32;       // low_rank
+  std::optional<bool> bias_correction;
   std::optional<bool> act_order;
   std::optional<double> damp;
   std::vector<double> percentiles;  // tried by calibrator auto

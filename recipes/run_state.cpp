@@ -5,6 +5,8 @@
 #include "graphsurgeon/graph_hash.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/passes/passes.h"
+#include "quant/activation.h"
+#include "recipes/quant_spec.h"
 #include "recipes/stages.h"
 #include "recipes/text_data.h"
 
@@ -125,6 +127,8 @@ const Statistics* RunState::statistics() {
   if (!recipe().calibrate || given() != nullptr) return nullptr;
   if (!statistics_) {
     const std::string& given = recipe().calibrate->stats;
+    if (given.empty() && recipe().quantize && !quant::needs_statistics(quant_spec(*recipe().quantize)))
+      return nullptr;
     const std::string path = given.empty() ? folder_.file("statistics.h5") : recipe().resolve(given);
     statistics_ = load_statistics(path);
     refuse_stale(*statistics_, graph_hash(), path);

@@ -78,6 +78,8 @@ Files run_calibrate(RunState& state) {
   options.progress = &state.progress();
   std::optional<quant::Spec> spec;
   if (state.recipe().quantize) spec = quant_spec(*state.recipe().quantize);
+  // Methods for weights alone look at the data themselves.
+  if (spec && !quant::needs_statistics(*spec)) return {};
   const std::vector<CalibratedValue> values = calibrated_values(state.graph(), spec ? &*spec : nullptr);
   const CalibrateResult result = calibrate(state.graph(), values, *data, options);
   const Statistics& statistics = result.statistics;

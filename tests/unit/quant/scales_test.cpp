@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/run/session.h"
+#include "quant/channel_shift.h"
 #include "quant/grid.h"
 #include "quant/scale_group.h"
 #include "quant/scale_search.h"
@@ -164,6 +165,54 @@ TEST(ScaleGroups, OtherReadersForbidFoldingButNotAMul) {
   EXPECT_TRUE(find_scale_groups(tied, false).empty());
 }
 
+// --- constants
+
+TEST(ChannelShift, MovesConstantsThroughNormsAndProducts) {
+  Graph graph = text_graph(23, attention());
+  const std::vector<ShiftGroup> groups = find_shift_groups(graph);
+  // "a" makes q/k/v, which has a row behind it. "b" is an RMSNormalization: no bias. "o" and "g" are no sums.
+  ASSERT_EQ(groups.size(), 1u);
+  EXPECT_EQ(graph.value(groups[0].value).name, "a");
+  const Tensor x = noise({2, 5, 12}, 3);
+  const std::vector<float> before = run(graph, {x});
+  std::vector<float> z;
+  for (int c = 0; c < 12; ++c) z.push_back(static_cast<float>(c - 6) * 0.25f);
+  apply_shift(graph, groups[0], z);
+  verify(graph);
+  const std::vector<float> after = run(graph, {x});
+  // Sums of 12 products near 1 in float32, through a softmax and two layers: some hundred ulps.
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(after[i], before[i], 1e-4);
+}
+
+TEST(ChannelShift, ChosenWhereChannelsLieAwayFromZero) {
+  const Graph graph = text_graph(23, attention());
+  const ShiftGroup group = find_shift_groups(graph)[0];
+  const Tensor x = noise({64, 12}, 5);
+  std::vector<float> sample(x.as<float>(), x.as<float>() + x.size());
+  const ActivationRounding round = [](float* v, std::int64_t rows, std::int64_t channels, double largest) {
+    const auto step = static_cast<float>(largest / 127);
+    for (std::int64_t i = 0; i < rows * channels; ++i) v[i] = std::nearbyint(v[i] / step) * step;
+  };
+  for (std::size_t i = 3; i < sample.size(); i += 12) sample[i] += 40;
+  const ShiftChoice choice = choose_shift(graph, group, sample, round);
+  ASSERT_EQ(choice.z.size(), 12u);
+  EXPECT_NEAR(choice.z[3], 40, 2);
+  EXPECT_GT(choice.gain_db, 10);
+  // Without a format nothing is to be gained.
+  EXPECT_TRUE(choose_shift(graph, group, sample, nullptr).z.empty());
+}
+
+TEST(ChannelShift, PaddedConvolutionsAndOtherReadersAreLeftAlone) {
+  const auto conv = [](const char* pads, const char* more) {
+    return "g (float[N,3,6,6] x) => (float[N,4,6,6] y, float[N,8,6,6] z) <" + weight("8,3,1,1", "w1", 24, 1) +
+           "," + weight("4,8,3,3", "w2", 288, 2) + "> { a = Conv(x, w1) y = Conv<pads = " + pads +
+           ">(a, w2) " + more + " }";
+  };
+  EXPECT_EQ(find_shift_groups(text_graph(21, conv("[1,1,1,1]", "z = Relu(x)"))).size(), 0u);
+  EXPECT_EQ(find_shift_groups(text_graph(21, conv("[0,0,0,0]", "z = Relu(x)"))).size(), 1u);
+  EXPECT_EQ(find_shift_groups(text_graph(21, conv("[0,0,0,0]", "z = Relu(a)"))).size(), 0u);
+}
+
 // --- which factors
 
 GridFormat int4_groups() {
@@ -201,7 +250,7 @@ ScaleProblem problem_with(const std::vector<int>& loud, double factor) {
   layer.weight.shape = RowShape::whole(24, 32);
   layer.weight.values.assign(w.as<float>(), w.as<float>() + w.size());
   for (int c = 0; c < 32; ++c) layer.channel.push_back(c);
-  layer.round = [](WeightRows& rows) { round_to(int4_groups(), rows); };
+  layer.round = [](WeightRows& rows, const std::vector<float>&) { round_to(int4_groups(), rows); };
   layer.noise = [square](const WeightRows& e) {
     double sum = 0;
     for (std::size_t i = 0; i < e.values.size(); ++i)
@@ -229,13 +278,12 @@ TEST(ScaleSearch, AwqGivesLoudChannelsFinerSteps) {
 
 TEST(ScaleSearch, SmoothingEqualizesAQuantizedActivation) {
   ScaleProblem p = problem_with({5}, 50);
-  p.layers[0].round = [](WeightRows& rows) {
+  p.layers[0].round = [](WeightRows& rows, const std::vector<float>&) {
     GridFormat int8;
     round_to(int8, rows);
   };
-  p.round_activation = [](float* x, std::int64_t rows, std::int64_t channels) {
-    float amax = 0;
-    for (std::int64_t i = 0; i < rows * channels; ++i) amax = std::max(amax, std::fabs(x[i]));
+  p.round_activation = [](float* x, std::int64_t rows, std::int64_t channels, double largest) {
+    const auto amax = static_cast<float>(largest);
     for (std::int64_t i = 0; i < rows * channels; ++i) x[i] = std::nearbyint(x[i] / amax * 127) * amax / 127;
   };
   ScaleFamilies families;
@@ -274,7 +322,7 @@ TEST(ScaleSearch, DeadChannelsKeepOneAndBadLossesAreSkipped) {
   // A quantizer that makes NaN of every changed weight, or refuses it: s = 1 stays, the skipped are counted.
   const std::vector<float> original = p.layers[0].weight.values;
   for (const bool throws : {false, true}) {
-    p.layers[0].round = [&](WeightRows& rows) {
+    p.layers[0].round = [&](WeightRows& rows, const std::vector<float>&) {
       if (rows.values == original) return round_to(int4_groups(), rows);
       if (throws) fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
       rows.values[5] = std::numeric_limits<float>::quiet_NaN();

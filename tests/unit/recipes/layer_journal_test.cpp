@@ -54,7 +54,9 @@ class LayerJournalTest : public testing::Test {
       if (calls != nullptr) *calls = made;
       return quant::plan_weights(graph, unit, "search", pool);
     };
-    return plan_layers(graph, placement, "search", journal, no_progress(), one);
+    return plan_layers(
+        graph, placement, [](const quant::Placement&) { return std::string("search"); }, journal,
+        no_progress(), one);
   }
   std::unique_ptr<LayerJournal> open(const std::string& base = "b") const {
     auto journal = std::make_unique<LayerJournal>(folder.file("layers"), base);

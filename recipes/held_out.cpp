@@ -1,0 +1,54 @@
+#include "recipes/held_out.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/base/error.h"
+
+namespace pare {
+namespace {
+
+constexpr std::int64_t kCheckedSamples = 16;
+constexpr double kUnchangedDb = 60;
+
+}  // namespace
+
+bool HeldOut::has_samples() const {
+  return in_.held_out != nullptr && in_.held_out_range.end > in_.held_out_range.begin;
+}
+
+BatchOutputs HeldOut::outputs_of(const Graph& graph) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  EvaluateOptions options;
+  options.pool = in_.pool;
+  options.progress = in_.progress;
+  Dataset& data = has_samples() ? *in_.held_out : *in_.calibration;
+  SampleRange range = in_.held_out_range;
+  if (!has_samples()) range = {0, std::min(data.sample_count(), kCheckedSamples)};
+  BatchOutputs outputs = collect_outputs(graph, data, range, options);
+  seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
+  return outputs;
+}
+
+const BatchOutputs& HeldOut::reference() {
+  if (!reference_) reference_ = outputs_of(*in_.graph);
+  return *reference_;
+}
+
+double HeldOut::score(const Graph& candidate) {
+  PARE_ASSERT(has_samples());
+  const BatchOutputs& wanted = reference();
+  return output_sqnr_db(wanted, outputs_of(candidate));
+}
+
+void HeldOut::check_unchanged(const Graph& graph, const std::string& what) {
+  if (!has_samples() && in_.calibration == nullptr) return;
+  const BatchOutputs& wanted = reference();
+  const double sqnr = output_sqnr_db(wanted, outputs_of(graph));
+  if (!(sqnr >= kUnchangedDb))
+    fail(ErrorCode::kInternal, "{} changed the float outputs (SQNR {:.1f} dB, {:.0f} wanted)", what, sqnr,
+         kUnchangedDb);
+}
+
+}  // namespace pare

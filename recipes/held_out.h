@@ -1,0 +1,36 @@
+// Scores candidates on samples that no statistics were made from, and holds transforms to their word that the
+// float function stays.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "eval/evaluate.h"
+#include "recipes/quantize_model.h"
+
+namespace pare {
+
+class HeldOut {
+ public:
+  // `input` must outlive this object.
+  explicit HeldOut(const QuantizeInput& input) : in_(input) {}
+
+  bool has_samples() const;
+  // Output SQNR of a candidate against the float graph, dB, over the held-out samples.
+  double score(const Graph& candidate);
+  // Error kInternal when the outputs of `graph` differ from those of the float graph by more than 60 dB: a
+  // relative error of 1e-3, far above float rounding and far below any quantization. Compared on the held-out
+  // samples, or the first few of calibration where there are none; without data nothing is compared.
+  void check_unchanged(const Graph& graph, const std::string& what);
+  double seconds() const { return seconds_; }
+
+ private:
+  BatchOutputs outputs_of(const Graph& graph);
+  const BatchOutputs& reference();
+
+  const QuantizeInput& in_;
+  std::optional<BatchOutputs> reference_;
+  double seconds_ = 0;
+};
+
+}  // namespace pare

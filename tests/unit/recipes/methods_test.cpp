@@ -1,0 +1,188 @@
+// Every weight method by name, on the vision transformer: what it promises, and that threads and batches
+// change no bit of it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "calib/calibrate.h"
+#include "engine/base/error.h"
+#include "eval/evaluate.h"
+#include "graphsurgeon/load.h"
+#include "graphsurgeon/onnx/write.h"
+#include "graphsurgeon/simplify.h"
+#include "quant/audit.h"
+#include "recipes/quantize_model.h"
+#include "tests/unit/graphsurgeon/text_model.h"
+#include "tests/unit/test_paths.h"
+
+namespace pare {
+namespace {
+
+constexpr std::int64_t kSamples = 24, kHeldOut = 16;
+
+Graph vit() {
+  Graph graph = load_model(source_path("examples/fashion/vit.onnx"));
+  simplify(graph, {});
+  return graph;
+}
+
+DatasetSpec images(std::int64_t samples, std::int64_t batch) {
+  DatasetSpec spec;
+  spec.path = source_path("examples/fashion/fashion_calibration_images.npy");
+  spec.layout = DataLayout::kNhwcToNchw;
+  spec.scale = 1.0 / 255;
+  spec.mean = {0.2860};
+  spec.std = {0.3530};
+  spec.samples = samples;
+  spec.batch = batch;
+  return spec;
+}
+
+struct Quantized {
+  QuantizeOutcome outcome;
+  double sqnr_db = 0;  // over the held-out images
+  std::string bytes;
+};
+
+Quantized quantize(const Graph& graph, const std::string& scheme, const std::string& method, int threads = 2,
+                   std::int64_t batch = 8) {
+  ThreadPool pool(threads);
+  QuantizeChoices choices;
+  choices.spec.weights = quant::scheme_from_name(scheme).weights;
+  choices.spec.activations = quant::scheme_from_name(scheme).activations;
+  choices.spec.method = method;
+  choices.calibrator = "mse";
+  choices.rank = 16;
+  Dataset calibration(images(kSamples, batch), model_inputs(graph));
+  Dataset held_out(images(kSamples + kHeldOut, batch), model_inputs(graph));
+  QuantizeInput input;
+  input.graph = &graph;
+  input.pool = &pool;
+  input.calibration = &calibration;
+  input.held_out = &held_out;
+  input.held_out_range = {kSamples, kSamples + kHeldOut};
+  CalibrateOptions options;
+  options.pool = &pool;
+  const std::vector<CalibratedValue> values = values_to_watch(graph, choices.spec);
+  if (!values.empty()) input.stats = calibrate(graph, values, calibration, options).statistics.tensors;
+  Quantized run;
+  run.outcome = quantize_model(input, choices);
+  run.bytes = onnx_bytes(run.outcome.quantized);
+  EvaluateOptions evaluate;
+  evaluate.pool = &pool;
+  run.sqnr_db =
+      output_sqnr_db(collect_outputs(graph, held_out, input.held_out_range, evaluate),
+                     collect_outputs(run.outcome.quantized, held_out, input.held_out_range, evaluate));
+  return run;
+}
+
+bool names_method(const Quantized& run, const std::string& method) {
+  return std::any_of(
+      run.outcome.plan.weights.begin(), run.outcome.plan.weights.end(),
+      [&](const quant::WeightPlan& w) { return w.record.method.find(method) != std::string::npos; });
+}
+
+TEST(Methods, WeightsAloneEachGainsOverTheLargestMagnitude) {
+  const Graph graph = vit();
+  const Quantized plain = quantize(graph, "int4", "rtn");
+  EXPECT_TRUE(plain.outcome.candidates.empty());
+  for (const char* method : {"search", "awq", "gptq", "learned", "low_rank", "auto"}) {
+    SCOPED_TRACE(method);
+    const Quantized run = quantize(graph, "int4", method);
+    EXPECT_GT(run.sqnr_db, plain.sqnr_db + 0.5);
+    const Graph back = read_bytes(run.bytes);
+    ThreadPool pool(2);
+    EXPECT_TRUE(quant::audit(run.outcome.source, run.outcome.plan, back).passed());
+    if (std::string(method) == "low_rank") {
+      EXPECT_GT(run.outcome.low_rank.size(), 20u);
+      for (const LowRankLayer& layer : run.outcome.low_rank) EXPECT_LT(layer.loss, layer.plain_loss);
+    } else if (std::string(method) == "auto") {
+      EXPECT_GE(run.outcome.candidates.size(), 2u);
+      const auto chosen = std::find_if(run.outcome.candidates.begin(), run.outcome.candidates.end(),
+                                       [](const ScoredCandidate& c) { return c.chosen; });
+      ASSERT_NE(chosen, run.outcome.candidates.end());
+      for (const ScoredCandidate& c : run.outcome.candidates)
+        EXPECT_LE(c.held_out_sqnr_db, chosen->held_out_sqnr_db);
+      EXPECT_NEAR(chosen->held_out_sqnr_db, run.sqnr_db, 1e-9);
+    } else {
+      EXPECT_TRUE(names_method(run, method)) << run.outcome.plan.weights[0].record.method;
+    }
+    if (std::string(method) == "awq") {
+      EXPECT_GT(run.outcome.scaled.size(), 0u);
+    }
+  }
+}
+
+TEST(Methods, SmoothQuantAndEqualizeWithActivations) {
+  const Graph graph = vit();
+  const Quantized plain = quantize(graph, "int8", "search");
+  const Quantized smooth = quantize(graph, "int8", "smoothquant");
+  EXPECT_GT(smooth.outcome.scaled.size(), 10u);
+  EXPECT_GT(smooth.sqnr_db, plain.sqnr_db - 1);
+  // What was folded through has another name: nobody compares it with the source's.
+  const std::string& moved = smooth.outcome.scaled[0].tensor;
+  EXPECT_NE(graph.find_value(moved), ValueId::kNone);
+  EXPECT_EQ(smooth.outcome.quantized.find_value(moved), ValueId::kNone);
+  const Quantized equal = quantize(graph, "int8", "equalize");
+  EXPECT_GT(equal.sqnr_db, plain.sqnr_db - 1);
+}
+
+TEST(Methods, ThreadsAndBatchesChangeNoBit) {
+  const Graph graph = vit();
+  for (const char* method : {"awq", "low_rank", "auto"}) {
+    SCOPED_TRACE(method);
+    EXPECT_EQ(quantize(graph, "int4", method, 1, 5).bytes, quantize(graph, "int4", method, 2, 12).bytes);
+  }
+  EXPECT_EQ(quantize(graph, "int8", "auto", 1, 5).bytes, quantize(graph, "int8", "auto", 2, 12).bytes);
+}
+
+TEST(Methods, ByRule) {
+  const Graph graph = vit();
+  ThreadPool pool(2);
+  QuantizeChoices choices;
+  choices.spec.weights = quant::scheme_from_name("int4").weights;
+  choices.spec.activations = {};
+  choices.spec.method = "rtn";
+  quant::Rule rule;
+  rule.match.op = {"Gemm"};
+  rule.method = "search";
+  choices.spec.rules.push_back(rule);
+  QuantizeInput input;
+  input.graph = &graph;
+  input.pool = &pool;
+  const QuantizeOutcome outcome = quantize_model(input, choices);
+  for (std::size_t i = 0; i < outcome.plan.weights.size(); ++i) {
+    const quant::WeightSite& site = outcome.plan.placement.weights[i];
+    const bool gemm = outcome.source.node(site.uses[0].node).is("Gemm");
+    EXPECT_EQ(outcome.plan.weights[i].record.method, gemm ? "search" : "rtn");
+  }
+}
+
+TEST(Methods, WithoutDataTheLayerIsNamed) {
+  const Graph graph = vit();
+  ThreadPool pool(1);
+  QuantizeChoices choices;
+  choices.spec.weights = quant::scheme_from_name("int4").weights;
+  choices.spec.activations = {};
+  QuantizeInput input;
+  input.graph = &graph;
+  input.pool = &pool;
+  for (const char* method : {"awq", "gptq", "learned", "low_rank", "smoothquant"}) {
+    choices.spec.method = method;
+    try {
+      quantize_model(input, choices);
+      FAIL() << method;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      EXPECT_NE(std::string(error.what()).find(method), std::string::npos);
+    }
+  }
+  choices.spec.method = "auto";  // what needs no data
+  EXPECT_EQ(quantize_model(input, choices).plan.weights[0].record.method, "search");
+  choices.spec.method = "magic";
+  EXPECT_THROW(quantize_model(input, choices), Error);
+}
+
+}  // namespace
+}  // namespace pare
