@@ -10,6 +10,7 @@
 #include "engine/base/sha256.h"
 #include "engine/build/make_plan.h"
 #include "engine/build/memory_plan.h"
+#include "engine/build/refit.h"
 #include "eval/report_render.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
@@ -33,6 +34,8 @@ class Build final : public Command {
         .option("--timing-cache", "FILE", cache_, "tactics timed before; new ones are added")
         .flag("--require-cached-tactics", require_, "a layer that is not in the cache is an error")
         .option("--tactics", "GROUP", only_, "only these: mma, cublaslt, cudnn, rows ... (again for more)")
+        .option("--refit", "ENGINE", refit_,
+                "tactics and kernels of this engine with the model's weights: the same graph, no GPU is used")
         .flag("--plan-only", plan_only_,
               "print the plan and the memory it needs; no GPU is used, nothing is written")
         .example("pare build resnet.onnx -o resnet.engine --batch 32 --timing-cache timing.json");
@@ -62,6 +65,23 @@ class Build final : public Command {
       context.print(to_text(plan));
       report_memory(context, plan, 0, nullptr);
       finish(context, plan);
+      return 0;
+    }
+    if (!refit_.empty()) {
+      EngineFile old = read_engine(refit_);
+      options.fold_norms = std::any_of(old.plan.layers.begin(), old.plan.layers.end(),
+                                       [](const PlanLayer& layer) { return normalizes(layer); });
+      if (!options.fold_norms) plan = make_plan(graph, options);
+      refit(plan, old.plan);
+      plan_memory(plan);
+      old.provenance.model = file_name(path_);
+      old.provenance.model_sha256 = sha256_of_file(path_);
+      write_engine(output_, plan, old.provenance);
+      json["engine"] = output_;
+      json["sha256"] = read_engine(output_).sha256;
+      report_memory(context, plan, 0, nullptr);
+      finish(context, plan);
+      context.print(fmt::format("wrote {} with the tactics of {}", output_, refit_));
       return 0;
     }
     EngineBackend& backend = cuda_backend();
@@ -200,7 +220,7 @@ class Build final : public Command {
             : fmt::format("; {} layers with Q/DQ, {} not as requested", plan.realized.size(), differ)));
   }
 
-  std::string path_, output_, precision_ = "fp16", cache_;
+  std::string path_, output_, precision_ = "fp16", cache_, refit_;
   std::vector<std::string> shapes_, only_;
   std::int64_t batch_ = 1;
   bool fake_ = false, require_ = false, plan_only_ = false;

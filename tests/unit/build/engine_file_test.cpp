@@ -11,6 +11,8 @@
 #include "engine/base/paths.h"
 #include "engine/build/make_plan.h"
 #include "engine/build/memory_plan.h"
+#include "engine/build/plan_reference.h"
+#include "engine/build/refit.h"
 #include "tests/unit/build/networks.h"
 
 namespace pare {
@@ -63,6 +65,38 @@ TEST_F(EngineFileTest, RoundTrip) {
     }
   write_engine(path("b"), read.plan, read.provenance);  // what was read is written as it was
   EXPECT_EQ(bytes_of(path("a")), bytes_of(path("b")));
+}
+
+// The same graph with every weight doubled: tactics and kernels are the old ones, outputs those of the new
+// weights.
+TEST_F(EngineFileTest, RefitTakesNewWeights) {
+  Graph changed = test::vit(1);
+  for (std::size_t i = 0; i < changed.value_count(); ++i) {
+    Value& value = changed.value(static_cast<ValueId>(i));
+    if (!value.is_constant() || value.dtype != DType::kF32 || value.constant.size() < 2) continue;
+    Tensor twice = Tensor::allocate(DType::kF32, value.constant.dims());
+    for (std::int64_t k = 0; k < twice.size(); ++k) twice.mut<float>()[k] = 2 * value.constant.as<float>()[k];
+    value.constant = std::move(twice);
+  }
+  EnginePlan fresh = make_plan(changed);
+  refit(fresh, plan_);
+  plan_memory(fresh);
+  EXPECT_EQ(fresh.layers[0].tactic, "pointwise:8");
+  EXPECT_EQ(fresh.binaries.size(), 1u);
+  EXPECT_EQ(fresh.weight_bytes, plan_.weight_bytes);
+  const PlanTensor& input = fresh.tensors[static_cast<std::size_t>(fresh.inputs[0])];
+  Tensor x = Tensor::allocate(input.dtype, input.dims);
+  for (std::int64_t i = 0; i < x.size(); ++i) x.mut<float>()[i] = static_cast<float>(i % 7) - 3;
+  const EnginePlan direct = make_plan(changed);
+  EXPECT_TRUE(equal_bytes(run_plan_reference(fresh, {x})[0], run_plan_reference(direct, {x})[0]));
+  EXPECT_FALSE(equal_bytes(run_plan_reference(fresh, {x})[0], run_plan_reference(plan_, {x})[0]));
+  EnginePlan other = make_plan(test::vit(2));
+  try {
+    refit(other, plan_);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+  }
 }
 
 TEST_F(EngineFileTest, EveryDamageIsSeen) {
