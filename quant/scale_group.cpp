@@ -8,9 +8,10 @@
 namespace pare::quant {
 namespace {
 
-// MatMul and Gemm sum over the last axis, Conv over axis 1.
+// MatMul and Gemm sum over the last axis, Conv over axis 1. -1: of no known rank.
 int reduced_axis(const Graph& graph, const Node& node) {
-  return node.is("Conv") ? 1 : graph.value(node.in[0]).shape.rank() - 1;
+  const int rank = graph.value(node.in[0]).shape.rank();
+  return node.is("Conv") && rank > 0 ? 1 : rank - 1;
 }
 
 // The linear nodes that read x along one axis with weights of their own.

@@ -37,6 +37,17 @@ std::vector<ChannelMoments> moments_of(const Graph& graph, const std::vector<Cal
   return collector.moments();
 }
 
+// Where the second half begins: at a whole batch where the model asks for one, at a new stream where states
+// run through; never at a place that depends on how many samples are read at a time.
+std::int64_t middle_of(const Dataset& data, std::int64_t samples) {
+  const std::int64_t middle = samples / 2, whole = data.fixed_batch();
+  if (whole > 0) return (middle + whole - 1) / whole * whole;
+  if (data.spec().reset.empty()) return middle;
+  std::int64_t half = 0;
+  while (half < middle) half = data.batch_end(half, samples, samples);
+  return half;
+}
+
 // Means of one half for every target.
 using Means = std::vector<quant::InputMeans>;
 
@@ -72,8 +83,7 @@ void add_measured(const QuantCandidate& c, const QuantizeInput& input,
   Dataset& data = *input.calibration;
   const std::int64_t samples =
       data.fixed_batch() > 0 ? data.sample_count() : std::min(data.sample_count(), kMomentSamples);
-  std::int64_t half = 0;  // where a file ends, for data in clips
-  while (half < samples / 2) half = data.batch_end(half, samples, data.batch_size());
+  const std::int64_t half = middle_of(data, samples);
   const std::vector<ChannelMoments> a = moments_of(v.graph, values, requests, input, 0, half);
   const std::vector<ChannelMoments> b =
       half < samples ? moments_of(v.graph, values, requests, input, half, samples) : a;
