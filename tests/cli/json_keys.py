@@ -58,7 +58,9 @@ def commands(folder):
     yield ['sensitivity', RESNET, '--format', 'int8', '--ops', 'Gemm', '--data', f'{CALIBRATION}:{KEYS}', '--samples', '16', '--judge-samples', '8']
     yield ['search', RESNET, '--formats', 'int8', '--formats', 'float', '--ops', 'Gemm', '--data', f'{CALIBRATION}:{KEYS}', '--samples', '16', '--judge-samples', '8', '--points', '2']
     yield ['explain', folder + '/run', 'logits']
-    yield ['compare', folder + '/run', folder + '/run']
+    yield ['run', RECIPE, '--out', folder + '/other', *SMALL, '--set', 'quantize.scheme=fp8', '--set', 'quantize.method=rtn',
+           '--set', 'quantize.weights.format=float8_e4m3fn', '--set', 'quantize.activations.format=float8_e4m3fn']
+    yield ['compare', folder + '/run', folder + '/other']
     yield ['inspect', RESNET, '--layers']
     yield ['inspect', CHECKPOINT, '--layers', '--verify-data']
     yield ['generate', os.path.join(SOURCE, 'tests', 'golden', 'generate'), '--prompt', 'abc', '--max-tokens', '3']
