@@ -59,7 +59,7 @@ def commands(folder):
     yield ['search', RESNET, '--formats', 'int8', '--formats', 'float', '--ops', 'Gemm', '--data', f'{CALIBRATION}:{KEYS}', '--samples', '16', '--judge-samples', '8', '--points', '2']
     yield ['explain', folder + '/run', 'logits']
     yield ['run', RECIPE, '--out', folder + '/other', *SMALL, '--set', 'quantize.scheme=fp8', '--set', 'quantize.method=rtn',
-           '--set', 'quantize.weights.format=float8_e4m3fn', '--set', 'quantize.activations.format=float8_e4m3fn']
+           '--set', 'quantize.weights.format=fp8', '--set', 'quantize.activations.format=fp8']
     yield ['compare', folder + '/run', folder + '/other']
     yield ['inspect', RESNET, '--layers']
     yield ['inspect', CHECKPOINT, '--layers', '--verify-data']
