@@ -15,6 +15,13 @@ bool is_float_constant(const Graph& graph, ValueId id) {
   return graph.is_constant(id) && graph.value(id).dtype == DType::kF32;
 }
 
+// Nothing varies along the axes from `axis` on.
+bool alike_behind(const ChannelMap& map, std::size_t axis) {
+  for (std::size_t i = axis; i < map.dims.size(); ++i)
+    if (map.dims[i] != 1) return false;
+  return true;
+}
+
 class Walk {
  public:
   Walk(const Graph& graph, bool clips, ChannelFold& fold) : graph_(graph), clips_(clips), fold_(fold) {}
@@ -54,12 +61,17 @@ class Walk {
     if (node.is("Gemm") || node.is("MatMul")) return product(id, map);
     if (node.is("LayerNormalization") || node.is("RMSNormalization") || node.is("BatchNormalization"))
       return normalization(id, map);
-    if (node.is("Relu") || node.is("LeakyRelu") || node.is("PRelu") || node.is("Identity") ||
-        node.is("MaxPool") || node.is("AveragePool") || node.is("GlobalAveragePool") ||
+    if (node.is("Relu") || node.is("LeakyRelu") || node.is("PRelu") || node.is("Identity"))
+      return through(id, 0, map);
+    if (node.is("MaxPool") || node.is("AveragePool") || node.is("GlobalAveragePool") ||
         node.is("GlobalMaxPool"))
-      return out == 0 && node.out.size() == 1 && through(id, 0, map);
+      return node.out.size() == 1 && alike_behind(map, 2) && through(id, 0, map);
     if (node.is("Clip")) {
       if (!clips_ || !is_float_constant(graph_, input(node, 1)) || !is_float_constant(graph_, input(node, 2)))
+        return false;
+      // Reached twice (by two outputs of a Split): its limits would become rows twice.
+      if (std::any_of(fold_.edits.begin(), fold_.edits.end(),
+                      [&](const FoldEdit& edit) { return edit.node == id; }))
         return false;
       FoldEdit edit{id, 1, map, true, false};
       fold_.edits.push_back(std::move(edit));
@@ -74,7 +86,7 @@ class Walk {
       return true;
     }
     if (node.is("Mul")) return gate(id, map);
-    if (node.is("Div")) return either(id, 0, map);
+    if (node.is("Div")) return side(id, 0, map);
     if (node.is("Concat")) {
       std::int64_t at = 0;
       for (std::size_t i = 0; i < node.in.size(); ++i) {
@@ -113,8 +125,10 @@ class Walk {
     }
     // Two activations: the channels of the last axis are those of the right side, unless rows have them too.
     if (!node.is("MatMul") || last < 1 || map.dims[static_cast<std::size_t>(last) - 1] != 1) return false;
-    if (graph_.value(node.in[1]).shape.rank() != last + 1) return false;
-    return through(id, 1, map);
+    // A right side that repeats along a batch axis (heads that share their values) has no factor of its own.
+    ChannelMap inner;
+    return graph_.value(node.in[1]).shape.rank() == last + 1 && unbroadcast(graph_, node.in[1], map, inner) &&
+           through(id, 1, inner);
   }
 
   bool normalization(NodeId id, const ChannelMap& map) {
@@ -140,20 +154,19 @@ class Walk {
       if (graph_.is_constant(node.in[static_cast<std::size_t>(slot)])) {
         // A row takes the factor itself; a number lets it pass, so that no Mul grows.
         const bool row = graph_.value(node.in[static_cast<std::size_t>(slot)]).constant.size() > 1;
-        return row ? divide(id, slot, map) : through(id, 1 - slot, map) || divide(id, slot, map);
+        return (!row && side(id, 1 - slot, map)) || divide(id, slot, map);
       }
-    return either(id, 0, map) || either(id, 1, map);
+    return side(id, 0, map) || side(id, 1, map);
   }
 
-  // Into one side of a product, if that side has the shape of the result along the channels.
-  bool either(NodeId id, int slot, const ChannelMap& map) {
+  // Into one side of a product, if that side has the shape of the result along the channels. What a way that
+  // ended nowhere has noted is forgotten.
+  bool side(NodeId id, int slot, const ChannelMap& map) {
     const ValueId value = graph_.node(id).in[static_cast<std::size_t>(slot)];
-    const Shape& shape = graph_.value(value).shape;
-    if (shape.rank() != static_cast<int>(map.dims.size())) return false;
-    for (std::size_t i = 0; i < map.dims.size(); ++i)
-      if (map.dims[i] > 1 && shape.dims[i].value != map.dims[i]) return false;
+    ChannelMap inner;
+    if (!unbroadcast(graph_, value, map, inner)) return false;
     const ChannelFold before = fold_;
-    if (through(id, slot, map)) return true;
+    if (through(id, slot, inner)) return true;
     fold_ = before;
     return false;
   }

@@ -67,6 +67,14 @@ bool put(const ChannelMap& map, int axis, const Ints& places, std::int64_t size,
   if (element_count(wide.dims) > kMostElements) return false;
   wide.channel.assign(static_cast<std::size_t>(element_count(wide.dims)), -1);
   const AxisView view(map.dims, axis);
+  std::vector<bool> taken(static_cast<std::size_t>(size), false);
+  const auto again = [&](std::int64_t place) {
+    const bool before = taken[static_cast<std::size_t>(place)];
+    taken[static_cast<std::size_t>(place)] = true;
+    return before;
+  };
+  std::vector<bool> repeated;  // this place was asked for before (Gather with equal indices)
+  for (const std::int64_t place : places) repeated.push_back(again(place));
   for (std::int64_t o = 0; o < view.outer; ++o)
     for (std::size_t k = 0; k < places.size(); ++k)
       for (std::int64_t i = 0; i < view.inner; ++i) {
@@ -74,7 +82,7 @@ bool put(const ChannelMap& map, int axis, const Ints& places, std::int64_t size,
         std::int32_t& to = wide.channel[static_cast<std::size_t>((o * size + places[k]) * view.inner + i)];
         const std::int32_t channel =
             map.channel[static_cast<std::size_t>((o * view.length + from) * view.inner + i)];
-        if (to != -1 && to != channel) return false;  // one element read as two channels
+        if (repeated[k] && to != channel) return false;  // one element read as two channels, or also unscaled
         to = channel;
       }
   return true;
@@ -222,6 +230,16 @@ bool reshape(const Shape& from, const Shape& to, const ChannelMap& map, ChannelM
   return true;
 }
 
+// Only this output of the node is read.
+bool only_output(const Graph& graph, const Node& node, int out) {
+  for (int i = 0; i < static_cast<int>(node.out.size()); ++i) {
+    const ValueId other = node.out[at(i)];
+    if (i != out && other != ValueId::kNone && (!graph.users(other).empty() || graph.is_output(other)))
+      return false;
+  }
+  return true;
+}
+
 bool back_through_cut(const Graph& graph, const Node& node, int out, bool lone, const ChannelMap& map,
                       ChannelMap& inner) {
   const auto cuts = cuts_of(graph, node, out);
@@ -231,7 +249,7 @@ bool back_through_cut(const Graph& graph, const Node& node, int out, bool lone, 
     const int axis = cuts->front().axis;  // a number takes the axis away
     inner.dims.insert(inner.dims.begin() + axis, 1);
   }
-  if (lone) {
+  if (lone && only_output(graph, node, out)) {
     // Everything may be scaled: along an axis where all are alike nothing needs to be known.
     std::vector<std::int64_t> axes;
     if (cuts) {
@@ -294,7 +312,7 @@ bool broadcasts(const Dims& constant, const Dims& map) {
 
 bool unbroadcast(const Graph& graph, ValueId operand, const ChannelMap& map, ChannelMap& inner) {
   inner = map;
-  if (graph.is_constant(operand)) return true;
+  if (graph.is_constant(operand)) return true;  // it grows where it repeats
   const Shape& shape = graph.value(operand).shape;
   if (shape.rank() < 0 || shape.rank() > static_cast<int>(map.dims.size())) return false;
   const std::size_t extra = map.dims.size() - at(shape.rank());

@@ -27,7 +27,8 @@ bool unbroadcast(const Graph& graph, ValueId operand, const ChannelMap& map, Cha
 
 // The map of input 0 from that of output `out`: Transpose, Reshape, Flatten, Squeeze, Unsqueeze, Slice,
 // Split, Gather of constant places, Expand, reductions over other axes, Pad with zeros. False for everything
-// else. `lone`: nobody else reads the input, so elements that are cut away may be scaled too.
+// else. `lone`: no other node reads the input, so elements that are cut away may be scaled too (unless they
+// are another output of the same Split that somebody reads).
 bool back_through_movement(const Graph& graph, const Node& node, int out, bool lone, const ChannelMap& map,
                            ChannelMap& inner);
 // The map of input i of a Concat, the parts being asked for in order; `at` moves along its axis.

@@ -19,7 +19,9 @@ void collect_consumers(const Graph& graph, ScaleGroup& group) {
   for (const Use& use : graph.users(group.value)) {
     const Node& node = graph.node(use.node);
     WeightView view;
-    if (use.slot != 0 || !view_weight(graph, node, view) || graph.users(node.in[1]).size() != 1) continue;
+    if (use.slot != 0 || !view_weight(graph, node, view) || graph.users(node.in[1]).size() != 1 ||
+        graph.is_output(node.in[1]))
+      continue;
     const int axis = reduced_axis(graph, node);
     if (axis < 1 || std::count(node.in.begin(), node.in.end(), group.value) != 1) continue;
     if (group.consumers.empty()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "engine/base/error.h"
 
@@ -42,10 +43,16 @@ double HeldOut::score(const Graph& candidate) {
   return output_sqnr_db(wanted, outputs_of(candidate));
 }
 
-void HeldOut::check_unchanged(const Graph& graph, const std::string& what) {
-  if (!has_samples() && in_.calibration == nullptr) return;
+double HeldOut::likeness(const Graph& graph) {
+  if (!has_samples() && in_.calibration == nullptr) return std::numeric_limits<double>::infinity();
   const BatchOutputs& wanted = reference();
-  const double sqnr = output_sqnr_db(wanted, outputs_of(graph));
+  return output_sqnr_db(wanted, outputs_of(graph));
+}
+
+bool HeldOut::unchanged(const Graph& graph) { return likeness(graph) >= kUnchangedDb; }
+
+void HeldOut::check_unchanged(const Graph& graph, const std::string& what) {
+  const double sqnr = likeness(graph);
   if (!(sqnr >= kUnchangedDb))
     fail(ErrorCode::kInternal, "{} changed the float outputs (SQNR {:.1f} dB, {:.0f} wanted)", what, sqnr,
          kUnchangedDb);

@@ -18,14 +18,17 @@ class HeldOut {
   bool has_samples() const;
   // Output SQNR of a candidate against the float graph, dB, over the held-out samples.
   double score(const Graph& candidate);
-  // Error kInternal when the outputs of `graph` differ from those of the float graph by more than 60 dB: a
-  // relative error of 1e-3, far above float rounding and far below any quantization. Compared on the held-out
-  // samples, or the first few of calibration where there are none; without data nothing is compared.
+  // Are the outputs of `graph` those of the float graph, up to 60 dB: a relative error of 1e-3, far above
+  // float rounding and far below any quantization. Compared on the held-out samples, or the first few of
+  // calibration where there are none; without data nothing is compared.
+  bool unchanged(const Graph& graph);
+  // The same; error kInternal when they are not.
   void check_unchanged(const Graph& graph, const std::string& what);
   double seconds() const { return seconds_; }
 
  private:
   BatchOutputs outputs_of(const Graph& graph);
+  double likeness(const Graph& graph);  // SQNR against the float graph, infinite without data
   const BatchOutputs& reference();
 
   const QuantizeInput& in_;

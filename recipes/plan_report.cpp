@@ -85,7 +85,9 @@ void report_candidates(Report& report, const QuantizeOutcome& o) {
   table.columns = {"candidate", "output SQNR dB"};
   for (const ScoredCandidate& candidate : o.candidates) {
     if (candidate.chosen) table.chosen = static_cast<std::int64_t>(table.rows.size());
-    table.rows.push_back({candidate.name, fmt::format("{:.3f}", candidate.held_out_sqnr_db)});
+    table.rows.push_back({candidate.name, candidate.refused
+                                              ? std::string("changes the float outputs")
+                                              : fmt::format("{:.3f}", candidate.held_out_sqnr_db)});
   }
   report.tables.push_back(std::move(table));
 }

@@ -147,7 +147,8 @@ class Flow {
   }
 
   ScaleResult scale(const Graph& graph, const quant::Placement& placement,
-                    const std::vector<TensorStats>& stats, const LayerGrams& grams) const {
+                    const std::vector<TensorStats>& stats, const LayerGrams& grams,
+                    const std::set<std::string>& leave = {}) const {
     ScaleInput input;
     input.graph = &graph;
     input.placement = &placement;
@@ -157,6 +158,7 @@ class Flow {
     input.pool = in_.pool;
     input.progress = in_.progress;
     input.strength = choices_.alpha;
+    input.leave = leave;
     return scale_layers(input);
   }
 
@@ -168,9 +170,8 @@ class Flow {
       v.what = " + layer-wise codes";
       consider(maker_.candidate(keep(std::move(v)), methods_.first()), correct);
     }
-    ScaleResult result = scale(base.graph, base.placement, *base.statistics, base.grams);
+    ScaleResult result = faithful_scaling(base);
     if (result.scaled.empty()) return;
-    held_out_.check_unchanged(result.graph, "moving factors between channels");
     std::vector<ScaledValue> list = result.scaled;
     std::vector<std::string> notes = result.notes;
     VariantMaker::Source source;
@@ -187,6 +188,32 @@ class Flow {
     QuantVariant both = maker_.layer_wise(scaled);
     both.what = " + scaling + layer-wise codes";
     consider(maker_.candidate(keep(std::move(both)), methods_.first()), correct);
+  }
+
+  // Channel factors nobody asked for by name: places where they change the float outputs (chaotic arithmetic
+  // behind them, or a fault of ours) are left out and said.
+  ScaleResult faithful_scaling(const QuantVariant& base) {
+    ScaleResult result = scale(base.graph, base.placement, *base.statistics, base.grams);
+    if (result.scaled.empty() || held_out_.unchanged(result.graph)) return result;
+    out_.candidates.push_back({out_.candidates.front().name + " + scaling", 0, false, 0, true});
+    std::set<std::string> left;
+    std::string names;
+    for (std::size_t i = 0; i < result.moves.size(); ++i) {
+      Graph alone = base.graph;
+      result.moves[i](alone);
+      if (held_out_.unchanged(alone) || !left.insert(result.scaled[i].tensor).second) continue;
+      names += fmt::format("{}'{}'", names.empty() ? "" : ", ", result.scaled[i].tensor);
+    }
+    if (!left.empty()) {
+      result = scale(base.graph, base.placement, *base.statistics, base.grams, left);
+      if (result.scaled.empty() || held_out_.unchanged(result.graph)) {
+        notes_.push_back("channel factors would change the float outputs, and were left out, at " + names);
+        return result;
+      }
+    }
+    notes_.push_back("channel factors would change the float outputs: none were moved");
+    result.scaled.clear();
+    return result;
   }
 
   void try_calibrators(bool correct) {
@@ -250,8 +277,9 @@ class Flow {
     out_.scaled = v.scaled;
     out_.low_rank = v.low_rank;
     out_.notes = v.notes;
+    out_.notes.insert(out_.notes.end(), notes_.begin(), notes_.end());
     out_.scoring_seconds = held_out_.seconds();
-    for (ScoredCandidate& c : out_.candidates) c.chosen = c.name == best_.label;
+    for (ScoredCandidate& c : out_.candidates) c.chosen = !c.refused && c.name == best_.label;
     out_.ranges = best_.ranges;
     for (std::size_t i = 0; i < v.stats.size(); ++i) {
       out_.stats.push_back(v.stats[i] != nullptr ? *v.stats[i] : TensorStats());
@@ -271,6 +299,7 @@ class Flow {
   QuantizeOutcome out_;
   std::list<QuantVariant> variants_;  // candidates point into it
   QuantCandidate best_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace

@@ -14,7 +14,8 @@
 //   method auto       weights by the least output error of their layer, channel factors by the least loss of
 //                     their group, bias correction by halves of the data: each tried with the best so far,
 //                     each kept only if the score rises. Without held-out samples: a searched grid, nothing
-//                     else.
+//                     else. Channel factors that change the float outputs are left out, with a note; the same
+//                     asked for by name is an error.
 //
 // The test set is never looked at. Nothing depends on batch size or threads. One table says all of it.
 #pragma once
@@ -78,6 +79,7 @@ struct ScoredCandidate {
   double held_out_sqnr_db = 0;
   bool chosen = false;
   double seconds = 0;
+  bool refused = false;  // not the float function even before quantization: no score
 };
 
 struct QuantizeOutcome {

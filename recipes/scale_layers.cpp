@@ -146,7 +146,7 @@ class Step {
       for (const NodeId node : group.consumers)
         if (const quant::WeightSite* site = site_of(*in_.placement, group.path, node); site != nullptr)
           method = site->method;
-      if (!scales_channels(method)) continue;
+      if (!scales_channels(method) || is_left(group.path, group.value)) continue;
       values.push_back({group.value, group.channel_axis, group.path});
       methods_.push_back(method);
       groups_.push_back(std::move(group));
@@ -164,6 +164,10 @@ class Step {
   }
 
  private:
+  bool is_left(const SubgraphPath& path, ValueId value) const {
+    return in_.leave.count(value_label(*in_.graph, path, value)) != 0;
+  }
+
   bool wants_clips() const {
     return std::any_of(in_.placement->weights.begin(), in_.placement->weights.end(),
                        [](const quant::WeightSite& site) { return site.method == "equalize"; });
@@ -177,7 +181,7 @@ class Step {
       const quant::WeightSite* site = site_of(*in_.placement, group.path, group.consumers.front());
       const quant::ActivationSite* x = read_by(*in_.placement, group.path, group.consumers.front());
       if (site == nullptr || x == nullptr || !families_of(site->method).equalize ||
-          x->format.granularity == quant::Granularity::kChannel)
+          x->format.granularity == quant::Granularity::kChannel || is_left(group.path, group.value))
         continue;
       values.push_back({group.value, group.channel_axis, group.path});
       groups.push_back(std::move(group));
@@ -198,6 +202,7 @@ class Step {
       result_.changed.push_back({group.path, group.value});
       result_.scaled.push_back(
           {value_label(*in_.graph, group.path, group.value), "shift", 0, choice.gain_db, true});
+      result_.moves.push_back([group, z = choice.z](Graph& graph) { quant::apply_shift(graph, group, z); });
     }
   }
 
@@ -221,16 +226,20 @@ class Step {
     const double mul = method == "auto" ? kLeastGainOfAutoMulDb : kLeastGainOfMulDb;
     const double wanted = group.folded ? kLeastGainDb : mul;
     if (!families.strength && !(choice.gain_db() >= wanted)) return;
-    const ValueId source = group.value;
+    const quant::ScaleGroup given = group;
     if (!quant::apply_scales(result_.graph, group, choice.scales)) return;
     if (!group.folded) {
-      follow_mul(group, source);
+      follow_mul(group, given.value);
       result_.changed.push_back({group.path, group.value});
     }
     for (const ValueId id : group.fold.changed) result_.changed.push_back({group.path, id});
     for (const quant::FoldEdit& edit : group.fold.edits) result_.replace = result_.replace || edit.limits;
     result_.grams.scale(result_.graph, group, choice.scales);
     result_.scaled.push_back({tensor, choice.family, choice.strength, choice.gain_db(), group.folded});
+    result_.moves.push_back([given, s = choice.scales](Graph& graph) {
+      quant::ScaleGroup alone = given;
+      quant::apply_scales(graph, alone, s);
+    });
   }
 
   bool is_coarse(const quant::ScaleGroup& group) const {

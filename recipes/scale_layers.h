@@ -1,7 +1,9 @@
 // Moves factors a channel between activations and weights, wherever the loss of the layers falls by it.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,7 @@ struct ScaleInput {
   ThreadPool* pool = nullptr;
   Progress* progress = nullptr;
   std::optional<double> strength;  // of method smoothquant
+  std::set<std::string> leave;     // values (ScaledValue::tensor) that stay as they are
 };
 
 struct ScaleResult {
@@ -38,7 +41,8 @@ struct ScaleResult {
   std::vector<ValuePlace> changed;  // values that are not what they were
   bool replace = false;             // Clip became other operators: the placement must be made anew
   std::vector<ScaledValue> scaled;  // empty: nothing was worth it, the graph is as it was
-  std::vector<std::string> notes;   // candidates without a finite loss, by layer
+  std::vector<std::function<void(Graph&)>> moves;  // of `scaled`, each alone on the graph that was given
+  std::vector<std::string> notes;                  // candidates without a finite loss, by layer
 };
 
 // By the method of each layer's weight: smoothquant, awq, equalize; auto tries all three.

@@ -120,6 +120,86 @@ TEST(ScaleGroups, NormsValuesThroughHeadsAndAMulBehindGelu) {
                {{"a", true}, {"o", true}, {"b", true}, {"g", false}});
 }
 
+// The cuts of attention() as one Split: q and k, its other outputs, must not take the factor of v.
+TEST(ScaleGroups, ValuesFromOneOutputOfASplit) {
+  std::string text = attention();
+  const std::size_t begin = text.find("q1 = Slice"), end = text.find("kt = Transpose");
+  text.replace(begin, end - begin,
+               "q1, k1, v1 = Split<axis = 0, num_outputs = 3>(t) q = Squeeze(q1, i0) k = Squeeze(k1, i0) "
+               "v = Squeeze(v1, i0) ");
+  check_groups(text_graph(23, text), {noise({2, 5, 12}, 3)},
+               {{"a", true}, {"o", true}, {"b", true}, {"g", false}});
+}
+
+// Every head multiplies the same values: a factor a channel of the result has no place in them.
+TEST(ScaleGroups, ValuesThatHeadsShare) {
+  const std::string text = "g (float[N,5,12] x) => (float[N,5,12] y) <" + weight("12,12", "wq", 144, 1) +
+                           "," + weight("12,4", "wk", 48, 2) + "," + weight("12,4", "wv", 48, 3) + "," +
+                           weight("12,12", "wo", 144, 4) +
+                           R"(, int64[4] cut = {0,5,3,4}, int64[3] back = {0,5,12}, int64[1] i1 = {1}> {
+    q1 = MatMul(x, wq)
+    q2 = Reshape(q1, cut)
+    q = Transpose<perm = [0,2,1,3]>(q2)
+    k1 = MatMul(x, wk)
+    k2 = Unsqueeze(k1, i1)
+    k = Transpose<perm = [0,1,3,2]>(k2)
+    v1 = MatMul(x, wv)
+    v = Unsqueeze(v1, i1)
+    s = MatMul(q, k)
+    w = Softmax<axis = -1>(s)
+    h = MatMul(w, v)
+    ht = Transpose<perm = [0,2,1,3]>(h)
+    o = Reshape(ht, back)
+    y = MatMul(o, wo)
+  })";
+  check_groups(text_graph(21, text), {noise({2, 5, 12}, 3)}, {{"x", false}, {"o", false}});
+}
+
+// Behind Flatten each pixel is a channel of its own: a pool mixes them.
+TEST(ScaleGroups, PoolsMixPixels) {
+  for (const char* pool : {"AveragePool<kernel_shape = [3,3], pads = [1,1,1,1]>",
+                           "MaxPool<kernel_shape = [3,3], pads = [1,1,1,1]>"}) {
+    const std::string text = "g (float[N,2,4,4] x) => (float[N,3] y) <" + weight("2,1,1", "row", 2, 1) + "," +
+                             weight("32,3", "w", 96, 2) + "> { a = Mul(x, row) p = " + pool +
+                             "(a) f = Flatten(p) y = MatMul(f, w) }";
+    check_groups(text_graph(21, text), {noise({2, 2, 4, 4}, 1)}, {{"f", false}});
+  }
+  const std::string text = "g (float[N,2,4,4] x) => (float[N,3] y) <" + weight("2,1,1", "row", 2, 1) + "," +
+                           weight("2,3", "w", 6, 2) +
+                           "> { a = Mul(x, row) p = MaxPool<kernel_shape = [4,4]>(a) f = Flatten(p) "
+                           "y = MatMul(f, w) }";
+  check_groups(text_graph(21, text), {noise({2, 2, 4, 4}, 1)}, {{"f", true}});
+}
+
+// The way behind a number ends at a Sigmoid, after it has met a weight: the number takes the factor alone.
+TEST(ScaleGroups, AWayThatEndsNowhereLeavesNothing) {
+  const std::string text = "g (float[N,6] x) => (float[N,4] y) <" + weight("6,8", "w", 48, 1) + "," +
+                           weight("6,8", "u", 48, 2) + "," + weight("8,4", "v", 32, 3) +
+                           ", float half = {0.5}> { p = MatMul(x, w) q = MatMul(x, u) s = Sigmoid(q) "
+                           "a = Add(p, s) m = Mul(a, half) y = MatMul(m, v) }";
+  check_groups(text_graph(21, text), {noise({4, 6}, 1)}, {{"x", false}, {"m", true}});
+}
+
+// An element that is gathered twice, once for a reader that wants it as it was.
+TEST(ScaleGroups, AnElementGatheredTwice) {
+  const std::string text =
+      "g (float[N,6] x) => (float[N,4] y, float[N,1] z) <" + weight("6,3", "w", 18, 1) + "," +
+      weight("2,4", "v", 8, 2) +
+      ", int64[3] twice = {0,0,1}, int64[1] i0 = {0}, int64[1] i1 = {1}, int64[1] i3 = {3}> {"
+      " p = MatMul(x, w) g = Gather<axis = 1>(p, twice) z = Slice(g, i0, i1, i1) "
+      "c = Slice(g, i1, i3, i1) y = MatMul(c, v) }";
+  check_groups(text_graph(21, text), {noise({4, 6}, 1)}, {{"x", false}, {"c", false}});
+}
+
+// Both halves of a limited value in one sum: the limits cannot become rows twice.
+TEST(ScaleGroups, AClipReachedTwice) {
+  const std::string text = "g (float[N,6] x) => (float[N,3] y) <" + weight("6,8", "w", 48, 1) + "," +
+                           weight("4,3", "v", 12, 2) +
+                           ", float low = {0}, float high = {0.5}> { a = MatMul(x, w) c = Clip(a, low, high) "
+                           "h, t = Split<axis = 1, num_outputs = 2>(c) m = Add(h, t) y = MatMul(m, v) }";
+  check_groups(text_graph(21, text), {noise({4, 6}, 1)}, {{"x", false}, {"m", false}}, true);
+}
+
 TEST(ScaleGroups, TheOtherSideOfAGate) {
   const std::string text =
       "g (float[N,6] x) => (float[N,6] y) <" + weight("6,8", "wg", 48, 1) + "," + weight("6,8", "wu", 48, 2) +

@@ -130,6 +130,48 @@ TEST(Methods, SmoothQuantAndEqualizeWithActivations) {
   EXPECT_GT(equal.sqnr_db, plain.sqnr_db - 1);
 }
 
+// "float[DIMS] NAME = {...}": sines around `mean`, the first one `first`.
+std::string sines(const std::string& dims, const std::string& name, int count, double mean, double first) {
+  std::string text = "float[" + dims + "] " + name + " = {" + std::to_string(first);
+  for (int i = 1; i < count; ++i) text += "," + std::to_string(mean + 0.3 * std::sin(i * (count + 0.7)));
+  return text + "}";
+}
+
+TEST(Methods, AutoLeavesOutWhatWouldChangeTheFloatOutputs) {
+  // Two norms with a loud channel, each in front of a product. Behind the second stands arithmetic that makes
+  // the last bit of a float the first of the output: no factor but a power of two leaves that as it was.
+  const Graph graph =
+      text_graph(21, "g (float[N,1,28,28] x) => (float[N,8] y, float[N,8] z) <" +
+                         sines("784,8", "w", 784 * 8, 0, 0.2) + "," + sines("8", "la", 8, 1, 40) + "," +
+                         sines("8", "lb", 8, 1, 40) + "," + sines("8,8", "va", 64, 0, 0.1) + "," +
+                         sines("8,8", "vb", 64, 0, 0.1) + R"(, float many = {1048576}> {
+                f = Flatten(x)
+                p = MatMul(f, w)
+                a = LayerNormalization(p, la)
+                y = MatMul(a, va)
+                b = LayerNormalization(p, lb)
+                q = MatMul(b, vb)
+                r = Mul(q, many)
+                s = Floor(r)
+                z = Sub(r, s)
+              })");
+  const QuantizeOutcome outcome = quantize(graph, "int8", "auto").outcome;
+  int refused = 0, scored = 0;
+  for (const ScoredCandidate& c : outcome.candidates)
+    if (c.name.find(" + scaling") != std::string::npos) ++(c.refused ? refused : scored);
+  EXPECT_EQ(refused, 1);
+  EXPECT_GE(scored, 1);  // with the factors of the first norm
+  ASSERT_EQ(outcome.notes.size(), 1u);
+  EXPECT_NE(outcome.notes[0].find("'b'"), std::string::npos) << outcome.notes[0];
+  EXPECT_EQ(outcome.notes[0].find("'a'"), std::string::npos) << outcome.notes[0];
+  try {
+    quantize(graph, "int8", "smoothquant");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
+  }
+}
+
 TEST(Methods, ThreadsAndBatchesChangeNoBit) {
   const Graph graph = vit();
   for (const char* method : {"awq", "low_rank", "auto"}) {
