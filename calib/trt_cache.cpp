@@ -50,6 +50,7 @@ TrtCacheEntry parse_line(std::string_view line, std::size_t number) {
   check_limit(colon, limits::kMaxNameBytes, "a name's length");
   TrtCacheEntry entry;
   entry.tensor = std::string(line.substr(0, colon));
+  if (entry.tensor.find('\r') != std::string::npos) refuse(number, "its name holds a carriage return");
   std::uint32_t code = 0;
   if (!parse_hex(line.substr(colon + 2), code))
     refuse(number, fmt::format("the scale of '{}' is not eight hexadecimal digits", entry.tensor));

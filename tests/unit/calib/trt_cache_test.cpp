@@ -45,7 +45,7 @@ TEST(TrtCache, WhatIsWrongIsNamedWithItsLine) {
         Wrong{"x: 80000000\n", "is negative"}, Wrong{"x: 3c010a1\n", "not eight hexadecimal digits"},
         Wrong{"x: 3c010a1g\n", "not eight hexadecimal digits"},
         Wrong{"x: 3c010a145\n", "not eight hexadecimal digits"}, Wrong{"x 3c010a14\n", "it has no ': '"},
-        Wrong{": 3c010a14\n", "it has no name"}})
+        Wrong{": 3c010a14\n", "it has no name"}, Wrong{"a\rb: 3c010a14\n", "carriage return"}})
     EXPECT_ERROR(parse_trt_cache(head + w.text), "bad_file", w.says);
   EXPECT_ERROR(parse_trt_cache(""), "bad_file", "line 1", "empty");
   EXPECT_ERROR(parse_trt_cache("x: 3c010a14\n"), "bad_file", "line 1", "'TRT-'");
