@@ -48,8 +48,7 @@ class Quantize final : public Command {
                 "auto, rtn, search, gptq, awq, smoothquant, equalize, learned or low_rank", "quantize.method")
         .option("--alpha", "A", alpha_,
                 "smoothquant: strength for all layers, 0 to 1 (default: searched for each)", "quantize.alpha")
-        .option("--rank", "R", spec_.rank, "low_rank: columns beside a weight (default 32)",
-                "quantize.rank")
+        .option("--rank", "R", spec_.rank, "low_rank: columns beside a weight (default 32)", "quantize.rank")
         .option("--calibrator", "C", spec_.activations.calibrator,
                 "auto, minmax, entropy, mse, percentile(99.99)", "quantize.activations.calibrator")
         .option("--target", "T", spec_.target, "pare, tensorrt or onnxruntime", "quantize.target")
