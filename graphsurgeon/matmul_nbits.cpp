@@ -145,7 +145,7 @@ class ToMatMulNBits {
 
   void write(NodeId id, const Node& dq, const PackedWeight& w) {
     const Node old = graph_.node(id);
-    const std::string& codes_name = graph_.value(dq.in[0]).name;
+    const std::string codes_name = graph_.value(dq.in[0]).name;  // a copy: adding constants moves the values
     Node node;
     node.domain = kMicrosoft;
     node.op = "MatMulNBits";

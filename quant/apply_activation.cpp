@@ -93,7 +93,7 @@ void write_static(Graph& graph, const ActivationSite& site, const ActivationPlan
 }
 
 void write_dynamic_uint8(Graph& graph, const ActivationSite& site, const Pair& pair) {
-  const Shape& shape = graph.value(site.value).shape;
+  const Shape shape = graph.value(site.value).shape;
   const auto output = [&](const char* suffix, DType dtype, const Shape& of) {
     Value value;
     value.name = pair.base + suffix;
