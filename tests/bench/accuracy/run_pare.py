@@ -49,6 +49,8 @@ def recipe_of(task, quantize):
     kept = [block for block in blocks if not re.match(r'quantize:|report:', block)]
     text = ''.join(re.sub(r'^  gates:.*\n(?:    .*\n)*', '', block, flags=re.M) if block.startswith('evaluate:') else block for block in kept)
     text = re.sub(r'((?:path|labels): )([\w.]+\.(?:onnx|npy))', lambda m: m[1] + os.path.join(folder, m[2]), text)
+    text = re.sub(r'^evaluate:\n', 'evaluate:\n  arithmetic: fake\n  layer_samples: 64\n', text, flags=re.M)
+    text = re.sub(r'^  layer_samples: 32\n', '', text, flags=re.M)
     text = re.sub(r'^extends:.*\n', 'surgery: [simplify]\nexport: {model: qdq_onnx}\n', text, flags=re.M)
     return text + 'quantize: ' + json.dumps({'target': 'pare', **quantize}) + '\nreport: [json]\n'
 
