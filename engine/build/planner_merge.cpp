@@ -36,6 +36,21 @@ void slice_again(Graph& graph, const std::vector<NodeId>& group, const std::vect
   }
 }
 
+// The product of all in place of the group: its last axis is `total` wide, and each old output a slice of it.
+void put_packed(Graph& graph, const std::vector<NodeId>& group, const std::vector<std::int64_t>& widths,
+                Node packed, std::int64_t total) {
+  Value result = graph.value(graph.node(group[0]).out[0]);
+  const auto last = static_cast<std::int64_t>(result.shape.dims.size()) - 1;
+  result.name += "_packed";
+  result.origin.clear();
+  result.producer = NodeId::kNone;
+  result.shape.dims.back() = Dim::of(total);
+  const ValueId value = graph.add_value(std::move(result));
+  packed.out = {value};
+  graph.insert_before(group[0], std::move(packed));
+  slice_again(graph, group, widths, value, last);
+}
+
 void pack(Graph& graph, const std::vector<NodeId>& group) {
   std::int64_t total = 0, k = 0;
   std::vector<std::int64_t> widths;
@@ -67,16 +82,7 @@ void pack(Graph& graph, const std::vector<NodeId>& group) {
   packed.attrs["trans_b"] = std::int64_t{1};
   packed.in[1] = graph.add_constant(graph.value(first.in[1]).name + "_packed", std::move(w));
   if (biased) packed.in[2] = graph.add_constant(graph.value(first.in[2]).name + "_packed", std::move(bias));
-  Value result = graph.value(first.out[0]);
-  const auto last = static_cast<std::int64_t>(result.shape.dims.size()) - 1;
-  result.name += "_packed";
-  result.origin.clear();
-  result.producer = NodeId::kNone;
-  result.shape.dims.back() = Dim::of(total);
-  const ValueId value = graph.add_value(std::move(result));
-  packed.out = {value};
-  graph.insert_before(group[0], std::move(packed));
-  slice_again(graph, group, widths, value, last);
+  put_packed(graph, group, widths, std::move(packed), total);
 }
 
 bool is_packable_codes(const Graph& graph, const Node& node) {
@@ -125,16 +131,7 @@ void pack_codes(Graph& graph, const std::vector<NodeId>& group) {
   packed.in[kQWScale] = graph.add_constant(first.name + "_scales", std::move(scale));
   packed.in[kQWZero] = ValueId::kNone;  // 0, or it would not be on tensor cores
   packed.in[kQBias] = graph.add_constant(first.name + "_biases", std::move(bias));
-  Value result = graph.value(first.out[0]);
-  const auto last = static_cast<std::int64_t>(result.shape.dims.size()) - 1;
-  result.name += "_packed";
-  result.origin.clear();
-  result.producer = NodeId::kNone;
-  result.shape.dims.back() = Dim::of(total);
-  const ValueId value = graph.add_value(std::move(result));
-  packed.out = {value};
-  graph.insert_before(group[0], std::move(packed));
-  slice_again(graph, group, widths, value, last);
+  put_packed(graph, group, widths, std::move(packed), total);
 }
 
 }  // namespace
