@@ -1,0 +1,195 @@
+#include "graphsurgeon/checkpoint/quantized.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "engine/base/error.h"
+#include "engine/numeric/table.h"
+
+namespace pare {
+namespace {
+
+constexpr const char* kDialects[] = {"compressed_tensors", "autoawq", "gptq", "gptq_v2", "modelopt", "gguf"};
+
+bool is_signed(DType codes) { return codes == DType::kI8 || codes == DType::kI4 || codes == DType::kI2; }
+
+DType unsigned_type(DType codes) {
+  return codes == DType::kI8 ? DType::kU8 : codes == DType::kI4 ? DType::kU4 : DType::kU2;
+}
+DType signed_type(DType codes) {
+  return codes == DType::kU8 ? DType::kI8 : codes == DType::kU4 ? DType::kI4 : DType::kI2;
+}
+
+// What each byte stands for, before the zero point.
+std::array<float, 256> code_values(const CodeFormat& format) {
+  std::array<float, 256> values;
+  if (is_integer(format.codes)) {
+    for (int i = 0; i < 256; ++i)
+      values[static_cast<std::size_t>(i)] =
+          is_signed(format.codes) ? static_cast<float>(static_cast<std::int8_t>(i)) : static_cast<float>(i);
+    return values;
+  }
+  std::array<std::uint8_t, 256> codes;
+  for (std::size_t i = 0; i < 256; ++i)
+    codes[i] = static_cast<std::uint8_t>(format.codes == DType::kE2M1 ? i & 15 : i);
+  if (format.codes == DType::kE4M3FN) {
+    format_info(format.codes).decode(codes.data(), values.data(), 256);
+  } else {  // E2M1 is packed in pairs
+    std::array<std::uint8_t, 128> packed;
+    for (std::size_t i = 0; i < 128; ++i)
+      packed[i] = static_cast<std::uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
+    format_info(format.codes).decode(packed.data(), values.data(), 256);
+  }
+  return values;
+}
+
+float step_of(const QuantizedLinear& layer, float scale) {
+  if (!layer.weights.two_levels()) return scale;
+  return layer.global_divides ? scale / layer.global : scale * layer.global;
+}
+
+std::int64_t divide_up(std::int64_t n, std::int64_t by) { return by <= 0 ? 1 : (n + by - 1) / by; }
+
+}  // namespace
+
+std::string to_string(const CodeFormat& format) {
+  if (!format.active()) return "float";
+  std::string text = is_integer(format.codes)
+                         ? fmt::format("{}int{}", is_signed(format.codes) ? "" : "u", format.bits)
+                         : std::string(name(format.codes));
+  if (!format.symmetric) text += ", zero points";
+  if (format.row_group > 1)
+    text += fmt::format(", blocks of {}x{}", format.row_group, format.group);
+  else if (format.group > 0)
+    text += fmt::format(", groups of {}", format.group);
+  else
+    text += format.row_group == 0 ? ", per tensor" : ", per channel";
+  text += fmt::format(", scales {}", name(format.scales));
+  if (format.dynamic) text += ", dynamic";
+  return text;
+}
+
+std::int64_t row_groups(const LinearFormat& layer) { return divide_up(layer.outs, layer.weights.row_group); }
+std::int64_t column_groups(const LinearFormat& layer) { return divide_up(layer.ins, layer.weights.group); }
+
+void check_linear(const QuantizedLinear& layer) {
+  const auto bad = [&](const std::string& what) {
+    throw make_error(ErrorCode::kBadFile, "{}", what).at(fmt::format("layer '{}'", layer.module));
+  };
+  const auto count = static_cast<std::size_t>(element_count({layer.outs, layer.ins}));
+  const auto scales = static_cast<std::size_t>(element_count({row_groups(layer), column_groups(layer)}));
+  if (layer.codes.size() != count)
+    bad(fmt::format("there are {} codes for {}x{}", layer.codes.size(), layer.outs, layer.ins));
+  if (layer.scales.size() != scales) bad(fmt::format("{} scales, not {}", layer.scales.size(), scales));
+  if (layer.zero_points.size() != (layer.weights.symmetric ? 0 : scales))
+    bad(fmt::format("{} zero points beside {} scales", layer.zero_points.size(), scales));
+  if (layer.weights.two_levels() && !(std::isfinite(layer.global) && layer.global != 0))
+    bad("the global scale is 0, NaN or infinite");
+  for (const float scale : layer.scales)
+    if (!std::isfinite(step_of(layer, scale))) bad("a scale is NaN or infinite");
+  if (is_integer(layer.weights.codes)) {
+    const int bits = layer.weights.bits;
+    if (bits < 2 || bits > 8) bad(fmt::format("integers of {} bits", bits));
+    const int low = is_signed(layer.weights.codes) ? -(1 << (bits - 1)) : 0, high = low + (1 << bits) - 1;
+    for (const std::uint8_t byte : layer.codes) {
+      const int code = low < 0 ? static_cast<std::int8_t>(byte) : byte;
+      if (code < low || code > high) bad(fmt::format("the code {} is outside of {} bits", code, bits));
+    }
+    for (const std::int32_t zero : layer.zero_points)
+      if (zero < low || zero > high) bad(fmt::format("the zero point {} is outside of {} bits", zero, bits));
+  }
+  if (layer.act_order != !layer.group_of.empty() ||
+      (layer.act_order && layer.group_of.size() != static_cast<std::size_t>(layer.ins)))
+    bad(fmt::format("{} group indices for {} inputs", layer.group_of.size(), layer.ins));
+  for (const std::int32_t group : layer.group_of)
+    if (group < 0 || group >= column_groups(layer)) bad(fmt::format("there is no group {}", group));
+  if (layer.input_factors != !layer.factors.empty() ||
+      (layer.input_factors && layer.factors.size() != static_cast<std::size_t>(layer.ins)))
+    bad(fmt::format("{} factors for {} inputs", layer.factors.size(), layer.ins));
+}
+
+void dequantize_linear(const QuantizedLinear& layer, std::int64_t begin, std::int64_t end, float* to) {
+  const std::array<float, 256> values = code_values(layer.weights);
+  const std::int64_t groups = column_groups(layer);
+  const std::int64_t width = layer.weights.group > 0 ? layer.weights.group : layer.ins;
+  const std::int64_t tall = layer.weights.row_group > 0 ? layer.weights.row_group : layer.outs;
+  std::vector<float> steps(static_cast<std::size_t>(groups)), zeros(static_cast<std::size_t>(groups), 0.0f);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t at = row / tall * groups;
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const auto i = static_cast<std::size_t>(at + g), j = static_cast<std::size_t>(g);
+      steps[j] = step_of(layer, layer.scales[i]);
+      if (!layer.zero_points.empty()) zeros[j] = static_cast<float>(layer.zero_points[i]);
+    }
+    const std::uint8_t* code = layer.codes.data() + row * layer.ins;
+    float* out = to + (row - begin) * layer.ins;
+    for (std::int64_t c = 0; c < layer.ins; ++c) {
+      const auto g = static_cast<std::size_t>(
+          layer.group_of.empty() ? c / width : layer.group_of[static_cast<std::size_t>(c)]);
+      out[c] = (values[code[c]] - zeros[g]) * steps[g];
+    }
+  }
+}
+
+void dequantize_linear(const QuantizedLinear& layer, float* to) {
+  dequantize_linear(layer, 0, layer.outs, to);
+}
+
+void to_unsigned(QuantizedLinear& layer) {
+  if (!is_signed(layer.weights.codes)) return;
+  const int middle = 1 << (layer.weights.bits - 1);
+  for (std::uint8_t& code : layer.codes)
+    code = static_cast<std::uint8_t>(static_cast<std::int8_t>(code) + middle);
+  if (layer.weights.symmetric) layer.zero_points.assign(layer.scales.size(), 0);
+  for (std::int32_t& zero : layer.zero_points) zero += middle;
+  layer.weights.symmetric = false;
+  layer.weights.codes = unsigned_type(layer.weights.codes);
+}
+
+void to_signed(QuantizedLinear& layer) {
+  if (!is_integer(layer.weights.codes) || is_signed(layer.weights.codes)) return;
+  const int middle = 1 << (layer.weights.bits - 1);
+  for (std::uint8_t& code : layer.codes) code = static_cast<std::uint8_t>(static_cast<int>(code) - middle);
+  if (layer.zero_points.empty()) layer.zero_points.assign(layer.scales.size(), 0);
+  for (std::int32_t& zero : layer.zero_points) zero -= middle;
+  layer.weights.symmetric = std::all_of(layer.zero_points.begin(), layer.zero_points.end(),
+                                        [](std::int32_t zero) { return zero == 0; });
+  if (layer.weights.symmetric) layer.zero_points.clear();
+  layer.weights.codes = signed_type(layer.weights.codes);
+}
+
+bool turn_global(QuantizedLinear& layer, bool divides) {
+  if (!layer.weights.two_levels() || layer.global_divides == divides) return true;
+  constexpr int kNeighbours = 4;  // float32 numbers around 1 / global; the fitting one is next to it
+  float candidate = 1 / layer.global;
+  for (int i = 0; i < kNeighbours; ++i) candidate = std::nextafter(candidate, 0.0f);
+  std::vector<float> distinct = layer.scales;
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  for (int i = 0; i <= 2 * kNeighbours; ++i, candidate = std::nextafter(candidate, INFINITY)) {
+    const bool same = std::all_of(distinct.begin(), distinct.end(), [&](float scale) {
+      const float step = divides ? scale / candidate : scale * candidate;
+      return step == step_of(layer, scale);
+    });
+    if (!same) continue;
+    layer.global = candidate;
+    layer.global_divides = divides;
+    return true;
+  }
+  return false;
+}
+
+const char* name(Dialect dialect) { return kDialects[static_cast<int>(dialect)]; }
+
+bool dialect_from_name(const std::string& text, Dialect& out) {
+  for (int i = 0; i < 6; ++i)
+    if (text == kDialects[i] || (text == "awq" && std::string(kDialects[i]) == "autoawq")) {
+      out = static_cast<Dialect>(i);
+      return true;
+    }
+  return false;
+}
+
+}  // namespace pare
