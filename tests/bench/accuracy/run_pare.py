@@ -13,33 +13,24 @@ import tempfile
 
 from tasks import SHARED, append, has, tasks
 
-ACTIVATION_METHODS = ('rtn', 'search', 'auto')
-WEIGHT_METHODS = ('rtn', 'search', 'awq', 'gptq', 'learned', 'auto')
+METHODS = ('auto', 'rtn')  # what a user gets without a choice, and the plain rounding; methods.py compares the others
 
 
 def rows():
-    for method in ACTIVATION_METHODS:
+    for method in METHODS:
         calibrator = 'minmax' if method == 'rtn' else 'auto'
         yield 'W8A8 symmetric', method, {'scheme': 'int8', 'activations': {'calibrator': calibrator}}
         yield 'W8A8 uint8', method, {'scheme': 'uint8', 'activations': {'calibrator': calibrator}}
+        yield 'W8A16', method, {'scheme': 'int8', 'activations': {'format': 'int16', 'calibrator': calibrator}}
         yield 'FP8', method, {'scheme': 'fp8', 'activations': {'calibrator': calibrator}}
-    yield 'W8A8 symmetric', 'smoothquant', {'scheme': 'int8', 'activations': {'calibrator': 'auto'}}
-    yield 'W8A16', 'auto', {'scheme': 'int8', 'activations': {'format': 'int16', 'calibrator': 'auto'}}
-    yield 'W4A8', 'auto', {'scheme': 'w4a8', 'activations': {'calibrator': 'auto'}, 'group_size': 32}
-    for method in WEIGHT_METHODS:
+        yield 'W4A8', method, {'scheme': 'w4a8', 'activations': {'calibrator': calibrator}, 'group_size': 32}
         yield 'INT8 weights', method, {'scheme': 'int8_weights'}
         for group in (128, 64, 32):
             for symmetric in (True, False):
-                if group != 32 and method in ('awq', 'learned'):
-                    continue
                 yield (f'INT4 g{group} {"sym" if symmetric else "asym"}', method,
                        {'scheme': 'int4', 'group_size': group, 'weights': {'symmetric': symmetric}})
-        for scheme in ('nvfp4', 'mxfp4', 'mxfp8'):
-            yield scheme.upper(), method, {'scheme': scheme}
-    for scheme in ('nvfp4_w4a4', 'mxfp4_w4a4', 'mxfp8_w8a8'):
-        for method in ('rtn', 'auto'):
-            yield scheme, method, {'scheme': scheme}
-    yield 'nvfp4_w4a4', 'low_rank', {'scheme': 'nvfp4_w4a4'}
+        for scheme in ('nvfp4', 'mxfp4', 'mxfp8', 'nvfp4_w4a4', 'mxfp4_w4a4', 'mxfp8_w8a8'):
+            yield scheme.upper().replace('_', ' '), method, {'scheme': scheme}
 
 
 def recipe_of(task, quantize):
@@ -73,7 +64,7 @@ def measure(pare, task, form, method, quantize, place):
     models = [a for a in result['artefacts'] if '.onnx' in a['path']]
     return {**row, 'value': result['metrics'][task.metric], 'sqnr_db': round(result['metrics']['output_sqnr_db'], 2),
             'bytes': sum(a['bytes'] for a in models), 'seconds': round(result['seconds'], 1),
-            'peak_mib': result['peak_rss_bytes'] >> 20, 'bits_per_weight': result.get('bits_per_weight')}
+            'peak_mib': result['peak_rss_bytes'] >> 20}
 
 
 def main():
@@ -87,4 +78,5 @@ def main():
                 append(out, {**measure(pare, task, form, method, quantize, place), 'version': version})
 
 
-main()
+if __name__ == '__main__':
+    main()

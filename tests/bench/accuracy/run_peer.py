@@ -153,4 +153,5 @@ def main():
             append(out, {**row, 'version': version})
 
 
-main()
+if __name__ == '__main__':
+    main()

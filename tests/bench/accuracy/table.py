@@ -63,4 +63,5 @@ def main():
         file.write(head + begin + '\n' + '\n'.join(text) + end + rest.split(end)[1])
 
 
-main()
+if __name__ == '__main__':
+    main()
