@@ -61,10 +61,12 @@ def measure(pare, task, form, method, quantize, place):
         return {**row, 'failed': done.stderr.strip()[-200:]}
     if 'error' in result:
         return {**row, 'failed': f"{result['error']['message']} ({result['error'].get('where', '')})"}
+    memory = next((p for p in result['predictions'] if p['what'] == 'most memory allocated'), None)
     models = [a for a in result['artefacts'] if '.onnx' in a['path']]
     return {**row, 'value': result['metrics'][task.metric], 'sqnr_db': round(result['metrics']['output_sqnr_db'], 2),
             'bytes': sum(a['bytes'] for a in models), 'seconds': round(result['seconds'], 1),
-            'peak_mib': result['peak_rss_bytes'] >> 20}
+            'peak_mib': result['peak_rss_bytes'] >> 20,
+            'memory_ratio': round(memory['predicted'] / memory['measured'], 3) if memory else None}
 
 
 def main():

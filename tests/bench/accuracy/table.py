@@ -42,6 +42,9 @@ def table(task, rows):
         cells = [f"**{number(of[m])}**" if top and of.get(m) is top else number(of[m]) if m in of else '' for m in methods]
         lines.append(f"| {form} | " + ' | '.join(cells) + f" | {top['bytes']:,} | " if top else f"| {form} | " + ' | '.join(cells) + ' | | ')
         lines[-1] += ' | '.join(f"{number(p)} ({p['method']})" if p else '' for p in peers) + f' | {verdict} |'
+    ratios = sorted(r['memory_ratio'] for r in mine if r.get('memory_ratio'))
+    if ratios:
+        lines += ['', f'Memory predicted before the run over that measured: {ratios[0]:.2f} to {ratios[-1]:.2f}, median {ratios[len(ratios) // 2]:.2f}.']
     return lines
 
 
