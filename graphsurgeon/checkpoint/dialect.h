@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/json_fwd.h"
@@ -28,12 +29,17 @@ struct DialectInfo {
   Dialect dialect;
   const char* name;
   const char* readers;  // who reads it
-  // Why a layer cannot be held, in words that follow "compressed_tensors: "; "" when it can.
+  bool mixed;           // layers may differ in their formats
+  // Why a layer cannot be held, in words that follow "layer 'x' "; "" when it can.
   std::string (*why_not)(const LinearFormat& layer);
-  // The tensors of a layer. Without codes (a LinearFormat is enough) names, types and dims alone.
+  // The tensors of a layer. Without codes (a LinearFormat is enough) names, types and dims alone. Error
+  // kUnsupported for numbers that the format cannot hold: a zero point of 0 in GPTQ's first version.
   std::vector<StoredTensor> (*tensors)(const QuantizedLinear& layer);
-  // quantization_config of config.json. Null for GGUF.
+  // The tensors of the scales of a quantized KV cache.
+  std::vector<StoredTensor> (*kv_tensors)(const KvScales& scales);
+  // quantization_config of config.json, and the text of further files by name. Null for GGUF.
   Json (*config)(const QuantizedModel& model);
+  std::vector<std::pair<std::string, std::string>> (*files)(const QuantizedModel& model);
 };
 
 const DialectInfo& dialect_info(Dialect dialect);

@@ -176,6 +176,7 @@ bool turn_global(QuantizedLinear& layer, bool divides) {
     if (!same) continue;
     layer.global = candidate;
     layer.global_divides = divides;
+    if (layer.inputs.two_levels() && layer.input_scale != 0) layer.input_scale = 1 / layer.input_scale;
     return true;
   }
   return false;
