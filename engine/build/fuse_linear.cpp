@@ -14,6 +14,7 @@ bool is_plain_linear(const Graph& graph, const Node& node) {
            (node.in.size() < 3 || node.in[2] == ValueId::kNone || graph.is_constant(node.in[2])) &&
            node.attr("auto_pad", "NOTSET") == "NOTSET" && node.attr_ints("output_shape").empty();
   }
+  if (node.is("pare", "WMatMul")) return true;
   if (node.is("MatMul")) return graph.is_constant(node.in[1]) && graph.value(node.in[1]).shape.rank() == 2;
   if (node.is("Gemm"))
     return graph.is_constant(node.in[1]) && node.attr("transA", std::int64_t{0}) == 0 &&
@@ -36,6 +37,14 @@ void rewrite(Graph& graph, const Chain& chain) {
   if (linear.is("Conv") || linear.is("ConvTranspose")) {
     fused.op = linear.op;
     set_conv_attributes(graph, linear, fused);
+  } else if (linear.is("pare", "WMatMul")) {
+    fused.op = linear.op;
+    fused.in = linear.in;
+    fused.in.resize(6, ValueId::kNone);
+    fused.in[4] = chain.bias;
+    fused.in[5] = chain.residual;
+    while (fused.in.back() == ValueId::kNone) fused.in.pop_back();
+    for (const auto& [key, value] : linear.attrs) fused.attrs.emplace(key, value);
   } else {
     fused.op = "MatMul";
     if (linear.attr("transB", std::int64_t{0}) != 0) fused.attrs["trans_b"] = std::int64_t{1};

@@ -82,7 +82,9 @@ Chain follow_chain(const Graph& graph, NodeId start, const Kept& kept) {
   chain.nodes = {start};
   const Node& linear = graph.node(start);
   chain.result = linear.out[0];
-  if (!linear.is("MatMul") && linear.in.size() > 2) chain.bias = linear.in[2];
+  const bool coded = linear.is("pare", "WMatMul"), product = coded || linear.is("MatMul");
+  if (!product && linear.in.size() > 2) chain.bias = linear.in[2];
+  if (coded && linear.in.size() > 4) chain.bias = linear.in[4];
   const std::int64_t width =
       linear.is("Conv") || linear.is("ConvTranspose") ? -1 : result_width(graph, linear);
   while (chain.activation.empty()) {
@@ -92,7 +94,7 @@ Chain follow_chain(const Graph& graph, NodeId start, const Kept& kept) {
     if (next.is("Add")) {
       const ValueId other = next.in[0] == chain.result ? next.in[1] : next.in[0];
       if (other == chain.result) break;
-      if (linear.is("MatMul") && chain.bias == ValueId::kNone && chain.residual == ValueId::kNone &&
+      if (product && chain.bias == ValueId::kNone && chain.residual == ValueId::kNone &&
           is_row_vector(graph, other, width) && graph.value(other).constant.dims().size() == 1) {
         chain.bias = other;
       } else if (chain.residual == ValueId::kNone && !graph.is_constant(other) &&

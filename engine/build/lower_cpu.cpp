@@ -152,6 +152,7 @@ class ScopeLowering {
         lowering::lower_integer(graph, kept, {options_.integer, options_.fuse, options_.tensor_cores});
     if (options_.integer && options_.fuse) lowering::lower_codes(graph, kept, rows);
     lowered_.realized.insert(lowered_.realized.end(), rows.begin(), rows.end());
+    if (options_.fuse && !options_.tensor_cores) lowering::lower_weight_only(graph, kept);
     lowering::fold_constants(graph);
     lowering::fuse_fake_quant(graph, kept);
     if (options_.fuse) lowering::widen_halves(graph);

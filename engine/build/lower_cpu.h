@@ -3,6 +3,7 @@
 //   - constants that follow from constants are computed (weight DequantizeLinear included)
 //   - Conv, Gemm and MatMul take their bias, residual addition and activation with them (pare.Conv,
 //     pare.MatMul); DequantizeLinear(QuantizeLinear(x)) becomes one pare.FakeQuant
+//   - MatMul and Gemm keep weights of 2 to 8 bits as codes (pare.WMatMul), with the same bits
 //   - convolution nets run channels-last; layouts change only where an operator needs the other one
 //   - optionally Q/DQ around Conv, Gemm and MatMul become integer kernels (lower_integer.h)
 //

@@ -18,6 +18,8 @@ struct Kept {
 };
 
 void expand_qlinear(Graph& graph);  // QLinearConv, QLinearMatMul -> Q/DQ around the float operator
+// Products with weights of constant codes -> pare.WMatMul (lower_weight_only.cpp). What is left is folded.
+void lower_weight_only(Graph& graph, const Kept& kept);
 void fold_constants(Graph& graph);  // nodes whose inputs are all constants, kept values too
 void fuse_fake_quant(Graph& graph,
                      const Kept& kept);  // DequantizeLinear(QuantizeLinear(x)) -> pare.FakeQuant

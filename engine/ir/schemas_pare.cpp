@@ -62,6 +62,35 @@ void qlookup(InferContext& ctx) {
   ctx.set_out(0, dtype_attr(ctx, "y_dtype", ctx.in_dtype(0)), ctx.in_shape(0));
 }
 
+// Products with packed weights (engine/ops/wmatmul.h): only the last size changes.
+void wmatmul(InferContext& ctx) {
+  need_rank_at_least(ctx, 0, 1);
+  Shape out = ctx.in_shape(0);
+  const Shape& codes = ctx.in_shape(1);
+  const bool rows = ctx.node().attr("trans_b", std::int64_t{0}) != 0 || ctx.node().has_attr("format");
+  if (out.ranked && codes.ranked) {
+    if (codes.rank() != 2) ctx.bad("codes are no matrix: " + to_string(codes));
+    out.dims.back() = codes.dims[rows ? 0 : 1];
+  } else {
+    out = Shape();
+  }
+  ctx.set_out(0, DType::kF32, out);
+}
+
+void decode_blocks(InferContext& ctx) {
+  need_rank_at_least(ctx, 0, 1);
+  Shape out = ctx.in_shape(0);
+  if (out.ranked && out.dims.back().known()) {
+    const std::int64_t block = ctx.node().attr("block", std::int64_t{0}),
+                       bytes = ctx.node().attr("bytes", std::int64_t{0}), size = out.dims.back().value;
+    if (block <= 0 || bytes <= 0 || size % bytes != 0) ctx.bad("rows that are no whole blocks");
+    if (block > 0 && bytes > 0) out.dims.back() = Dim::of(size / bytes * block);
+  } else {
+    out = Shape();
+  }
+  ctx.set_out(0, DType::kF32, out);
+}
+
 void pool(InferContext& ctx) {
   need_rank_at_least(ctx, 0, 3);
   Shape out = ctx.in_shape(0);
@@ -90,6 +119,7 @@ constexpr OpSchema kSchemas[] = {
     {"pare", "AveragePool", 1, 1, 1, 1, pool},
     {"pare", "Conv", 2, 4, 1, 1, conv},
     {"pare", "ConvTranspose", 2, 3, 1, 1, conv_transpose},
+    {"pare", "DecodeBlocks", 1, 1, 1, 1, decode_blocks},
     {"pare", "FakeQuant", 2, 3, 1, 1, same},
     {"pare", "GlobalAveragePool", 1, 1, 1, 1, global_pool},
     {"pare", "MatMul", 2, 4, 1, 1, matmul},
@@ -100,6 +130,7 @@ constexpr OpSchema kSchemas[] = {
     {"pare", "QMatMul", 5, 12, 1, 1, qmatmul},
     {"pare", "ToChannelsLast", 1, 1, 1, 1, channels_last},
     {"pare", "ToPlain", 1, 1, 1, 1, plain},
+    {"pare", "WMatMul", 2, 6, 1, 1, wmatmul},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "engine/ops/register_linear.h"
 
 #include "engine/ops/register_cpu.h"
+#include "engine/ops/wmatmul.h"
 
 namespace pare {
 
@@ -10,6 +11,8 @@ void register_linear(Registry& registry) {
   register_channels_last(registry);
   register_matmul_cpu(registry);
   register_pare_matmul_ref(registry);
+  add_wmatmul_kernels(registry);
+  add_wmatmul_references(registry);
 }
 
 }  // namespace pare

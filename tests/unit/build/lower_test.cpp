@@ -349,5 +349,102 @@ TEST(LowerForCpu, FirstOutputLeftOut) {
   expect_close(run(lower_for_cpu(graph).graph, data, pool), run(std::make_shared<Graph>(graph), data, pool));
 }
 
+// x W with W = DequantizeLinear of `codes` along K, a bias, a residual and a Relu.
+struct CodedProduct {
+  Graph graph;
+  ValueId weight = ValueId::kNone;
+
+  ValueId add(const char* op, std::vector<ValueId> in, Dims dims, Attributes attrs = {}) {
+    Node node;
+    node.op = node.name = op;
+    node.in = std::move(in);
+    node.attrs = std::move(attrs);
+    Value value;
+    value.name = std::string(op) + "_out";
+    value.dtype = DType::kF32;
+    value.shape = Shape(dims);
+    node.out = {graph.add_value(std::move(value))};
+    const ValueId out = node.out[0];
+    graph.add_node(std::move(node));
+    return out;
+  }
+
+  explicit CodedProduct(DType type, bool transposed, bool gemm, bool zero, bool two_levels) {
+    const std::int64_t k = 24, n = 20, block = 8;
+    Value input;
+    input.name = "x";
+    input.dtype = DType::kF32;
+    input.shape = Shape({Dim::of(3), Dim::of(k)});
+    const ValueId x = graph.add_value(std::move(input));
+    graph.inputs = {x};
+    const Dims matrix = transposed ? Dims{n, k} : Dims{k, n},
+               per = transposed ? Dims{n, k / block} : Dims{k / block, n};
+    std::mt19937 rng(9);
+    const auto codes = [&](DType of, const Dims& dims, unsigned mask) {
+      Tensor t = Tensor::allocate(of, dims);
+      for (std::int64_t i = 0; i < t.bytes(); ++i)
+        t.mut<std::uint8_t>()[i] = static_cast<std::uint8_t>(rng() & mask);
+      return t;
+    };
+    ValueId scale = graph.add_constant("scale", random_input(per, 4));
+    if (two_levels)
+      scale = add("DequantizeLinear",
+                  {graph.add_constant("local", codes(DType::kE4M3FN, per, 0x7B)),
+                   graph.add_constant("global", Tensor::scalar(0.37f))},
+                  per);
+    std::vector<ValueId> in = {graph.add_constant("codes", codes(type, matrix, 0xFF)), scale};
+    if (zero) in.push_back(graph.add_constant("zero", codes(type, per, 0xFF)));
+    weight = add("DequantizeLinear", in, matrix,
+                 {{"axis", std::int64_t{transposed ? 1 : 0}}, {"block_size", block}});
+    const ValueId bias = graph.add_constant("bias", random_input({n}, 5));
+    ValueId y = ValueId::kNone;
+    if (gemm) {
+      y = add("Gemm", {x, weight, bias}, {3, n}, {{"transB", std::int64_t{transposed ? 1 : 0}}});
+    } else {
+      ValueId w = weight;
+      if (transposed) w = add("Transpose", {w}, {k, n}, {{"perm", std::vector<std::int64_t>{1, 0}}});
+      y = add("Add", {add("MatMul", {x, w}, {3, n}), bias}, {3, n});
+    }
+    const ValueId other = add("Sigmoid", {y}, {3, n});
+    y = add("Relu",
+            {add("Add", {add("MatMul", {x, weight_again(matrix, transposed)}, {3, n}), other}, {3, n})},
+            {3, n});
+    graph.outputs = {y};
+    infer_shapes(graph);
+  }
+
+  // A second reader, so that a weight of two products is seen too.
+  ValueId weight_again(const Dims&, bool transposed) {
+    return transposed ? add("Transpose", {weight}, {24, 20}, {{"perm", std::vector<std::int64_t>{1, 0}}})
+                      : weight;
+  }
+};
+
+TEST(LowerForCpu, ProductsKeepWeightsOfFewBits) {
+  ThreadPool pool(2);
+  int cases = 0;
+  for (const DType type : {DType::kI4, DType::kU4, DType::kE2M1, DType::kI8, DType::kU8})
+    for (const bool transposed : {false, true})
+      for (const bool gemm : {false, true})
+        for (const bool zero : {false, true})
+          for (const bool two_levels : {false, true}) {
+            if (zero && type == DType::kE2M1) continue;
+            const CodedProduct net(type, transposed, gemm, zero, two_levels);
+            const Lowered lowered = lower_for_cpu(net.graph);
+            const std::map<std::string, int> ops = count_ops(*lowered.graph);
+            EXPECT_EQ(ops.at("pare.WMatMul"), 2);
+            EXPECT_EQ(ops.size(), 1u) << "bias, residual and activations are in the products";
+            // Watched, the weight is made as a whole, and the products are ordinary ones: the same bits.
+            LowerOptions watched;
+            watched.keep = {net.weight};
+            const Lowered whole = lower_for_cpu(net.graph, watched);
+            EXPECT_EQ(count_ops(*whole.graph).count("pare.WMatMul"), 0u);
+            const Tensor x = random_input({3, 24}, 6);
+            EXPECT_EQ(run(lowered.graph, x, pool), run(whole.graph, x, pool)) << name(type);
+            ++cases;
+          }
+  EXPECT_EQ(cases, 72);
+}
+
 }  // namespace
 }  // namespace pare
