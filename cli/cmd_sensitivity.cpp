@@ -1,4 +1,5 @@
-// `pare sensitivity` and `pare search`: which layers hurt, and which format each should have.
+// `pare sensitivity`, `pare search`, `pare bisect`: which layers hurt, which format each should have, which
+// are to blame.
 #include <algorithm>
 #include <memory>
 
@@ -11,6 +12,7 @@
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
 #include "quant/activation.h"
+#include "recipes/bisect.h"
 #include "recipes/plan_report.h"
 #include "recipes/sensitivity.h"
 
@@ -135,6 +137,7 @@ class Search final : public LayerStudy {
         .required()
         .option("--least", "X", least_, "the metric's value that must be kept (default 30)")
         .option("--points", "N", points_, "of the front that are measured (default 8)")
+        .flag("--by-latency", by_latency_, "choose the fastest on this CPU instead of the fewest bits")
         .example("pare search vit.onnx --formats float --formats int8 --data images.npy --least 35");
   }
 
@@ -143,6 +146,7 @@ class Search final : public LayerStudy {
     options.schemes = schemes_;
     options.least = least_;
     options.points = static_cast<int>(points_);
+    options.by_latency = by_latency_;
     std::vector<quant::Spec> specs;
     for (const std::string& scheme : schemes_) {
       if (scheme == "float") continue;
@@ -159,14 +163,16 @@ class Search final : public LayerStudy {
     Json front = Json::array(), chosen = Json::array(), metrics = Json::object();
     double cost = 0;
     for (const SearchPoint& point : result.front) {
-      context.print(fmt::format("{} {:6.3f} bits a weight  {} {:.5g}  {:.2f} dB", point.chosen ? '*' : ' ',
-                                point.bits_per_weight, metric_, point.metric, point.sqnr_db));
+      const std::string time = by_latency_ ? fmt::format("  {:.3f} ms", point.latency_ms) : "";
+      context.print(fmt::format("{} {:6.3f} bits a weight  {} {:.5g}  {:.2f} dB{}", point.chosen ? '*' : ' ',
+                                point.bits_per_weight, metric_, point.metric, point.sqnr_db, time));
       front.push_back({{"metric", json_number(point.metric)},
                        {"sqnr_db", json_number(point.sqnr_db)},
                        {"bits_per_weight", point.bits_per_weight},
+                       {"latency_ms", by_latency_ ? Json(point.latency_ms) : Json()},
                        {"chosen", point.chosen}});
       if (!point.chosen) continue;
-      cost = point.bits_per_weight;
+      cost = by_latency_ ? point.latency_ms : point.bits_per_weight;
       metrics[metric_] = json_number(point.metric);
       for (const SearchChoice& layer : point.layers)
         chosen.push_back({{"name", layer.name}, {"format", layer.format}});
@@ -188,11 +194,70 @@ class Search final : public LayerStudy {
   std::vector<std::string> schemes_;
   double least_ = 30;
   std::int64_t points_ = 8;
+  bool by_latency_ = false;
+};
+
+class Bisect final : public LayerStudy {
+ public:
+  const char* name() const override { return "bisect"; }
+  const char* what() const override { return "which layers are to blame when a quantized model fails"; }
+
+  void declare(Args& args) override {
+    declare_common(args);
+    args.option("--format", "SCHEME", spec_.scheme, "`pare ops --formats` lists them", "quantize.scheme")
+        .required()
+        .option("--least", "X", least_, "the metric's value that the model should have (default 30)")
+        .option("--most", "N", most_, "layers to name before giving up (default 16)")
+        .example("pare bisect vit.onnx --format int8 --data images.npy --least 40");
+  }
+
+  int run(Context& context) override {
+    BisectOptions options;
+    options.choices = quantize_choices(spec_);
+    options.least = least_;
+    options.most = static_cast<int>(most_);
+    SensitivityInput input;
+    prepare(context, {options.choices.spec}, input);
+    const LayerBisection found = bisect_layers(input, options);
+    context.print(
+        fmt::format("every layer quantized: {} {:.5g}  {:.2f} dB", metric_, found.quantized, found.sqnr_db));
+    Json layers = Json::array();
+    std::string flags;
+    for (const BlamedLayer& layer : found.layers) {
+      context.print(fmt::format("  and {} float: {:.5g}  {:.2f} dB  (was {})", layer.name, layer.metric,
+                                layer.sqnr_db, layer.format));
+      flags += " --exclude '" + layer.rule_name + "'";
+      layers.push_back({{"name", layer.name},
+                        {"format", layer.format},
+                        {"metric", json_number(layer.metric)},
+                        {"sqnr_db", json_number(layer.sqnr_db)}});
+    }
+    if (found.layers.empty())
+      context.print(fmt::format("nothing to blame: {} is kept at {:.5g}", metric_, least_));
+    else if (found.reached)
+      context.print(fmt::format("kept at {:.5g} with{}", least_, flags));
+    else
+      context.print(
+          fmt::format("still below {:.5g}: --most names more layers; `pare search` mixes formats", least_));
+    Json& json = context.document();
+    json["metric"] = metric_;
+    json["samples"] = input.data->sample_count();
+    json["quantized"] = {{"metric", json_number(found.quantized)}, {"sqnr_db", json_number(found.sqnr_db)}};
+    json["reached"] = found.reached;
+    json["candidates"] = found.candidates;
+    json["layers"] = std::move(layers);
+    return 0;
+  }
+
+ private:
+  double least_ = 30;
+  std::int64_t most_ = 16;
 };
 
 }  // namespace
 
 std::unique_ptr<Command> make_sensitivity() { return std::make_unique<Sensitivity>(); }
 std::unique_ptr<Command> make_search() { return std::make_unique<Search>(); }
+std::unique_ptr<Command> make_bisect() { return std::make_unique<Bisect>(); }
 
 }  // namespace pare

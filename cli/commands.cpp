@@ -30,6 +30,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   list.push_back(make_verify());
   list.push_back(make_sensitivity());
   list.push_back(make_search());
+  list.push_back(make_bisect());
   list.push_back(make_explain());
   list.push_back(make_generate());
   list.push_back(make_report());

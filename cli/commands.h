@@ -36,6 +36,7 @@ std::unique_ptr<Command> make_report();
 std::unique_ptr<Command> make_explain();
 std::unique_ptr<Command> make_sensitivity();
 std::unique_ptr<Command> make_search();
+std::unique_ptr<Command> make_bisect();
 std::unique_ptr<Command> make_compare();
 std::unique_ptr<Command> make_recipe_list();
 std::unique_ptr<Command> make_recipe_show();

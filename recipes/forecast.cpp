@@ -82,7 +82,7 @@ double calibration_bytes(RunState& state, double before) {
 
 struct Rehearsal {
   double float_seconds = 0, fake_seconds = 0, integer_seconds = 0, layer_seconds = 0;  // a sample
-  double peak = 0;  // bytes allocated at most, of the whole process
+  double peak = 0;  // bytes allocated at most meanwhile, of the whole process
 };
 
 // The evaluation of a few batches, once to warm up and once timed.
@@ -90,6 +90,7 @@ Rehearsal rehearse(const Graph& graph, const Graph& candidate, const DatasetSpec
                    EvaluateOptions options, std::int64_t batches) {
   DatasetSpec spec = given;
   Rehearsal result;
+  restart_recent_peak();
   Dataset whole(spec, model_inputs(graph));
   const std::int64_t batch =
       std::max<std::int64_t>(1, options.batch > 0 ? options.batch : whole.batch_size());
@@ -114,7 +115,7 @@ Rehearsal rehearse(const Graph& graph, const Graph& candidate, const DatasetSpec
     evaluate(graph, candidate, data, options);
     result.layer_seconds = std::max(0.0, since(start) / samples - result.float_seconds - result.fake_seconds);
   }
-  result.peak = static_cast<double>(peak_anonymous_bytes());
+  result.peak = static_cast<double>(recent_peak_anonymous_bytes());
   return result;
 }
 
@@ -176,15 +177,21 @@ Forecast forecast_run(RunState& state) {
                           later(&Rehearsal::integer_seconds)) +
                layers * first.layer_seconds;
   }
-  double peak = second.peak;
+  double peak = std::max(first.peak, second.peak);
   if (varies) {
-    // Twelve batches, outputs alone: what each further shape leaves behind.
+    // Six and twelve batches, outputs alone: what each further shape leaves behind. Where layers are
+    // compared, the sessions of two models have every value of theirs in memory, for the shapes of that part.
     EvaluateOptions alone = options;
     alone.layer_samples = 0;
-    const double after = rehearse(graph, candidate, data_spec, alone, 12).peak;
+    const double six = rehearse(graph, candidate, data_spec, alone, 6).peak,
+                 twelve = rehearse(graph, candidate, data_spec, alone, 12).peak;
+    const double shape = std::max(0.0, twelve - six) / 6;
+    const auto further = [](std::int64_t batches, std::int64_t seen) {
+      return static_cast<double>(std::clamp<std::int64_t>(batches - seen, 0, kMostShapes));
+    };
     const std::int64_t batches = count_batches(data, std::max<std::int64_t>(1, data.batch_size()));
-    const auto further = static_cast<double>(std::clamp<std::int64_t>(batches - 12, 0, kMostShapes));
-    peak = after + (after - second.peak) / 6 * further;
+    peak = std::max(peak + shape * further(std::min(batches, options.layer_samples), 6),
+                    twelve + shape * further(batches, 12));
   }
   if (calibrates && r.quantize) peak = std::max(peak, calibration_bytes(state, before));
   forecast.anonymous_bytes = peak + kBesides + kBytesOfStatistics * static_cast<double>(sites);

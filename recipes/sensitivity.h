@@ -9,18 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "recipes/quantize_model.h"
+#include "recipes/layer_study.h"
 
 namespace pare {
-
-struct SensitivityInput {
-  const Graph* graph = nullptr;    // float, simplified
-  std::vector<TensorStats> stats;  // of values_to_watch for every scheme that is tried
-  Dataset* data = nullptr;         // judged on all of it
-  ThreadPool* pool = nullptr;
-  Progress* progress = nullptr;
-  std::string metric = "output_sqnr_db";
-};
 
 struct LayerSensitivity {
   std::string name;    // the value that the layer computes, behind its path
@@ -46,6 +37,7 @@ struct SearchChoice {
 };
 struct SearchPoint {
   double metric = 0, sqnr_db = 0, bits_per_weight = 0;
+  double latency_ms = 0;  // of one batch of the data on this CPU, integer kernels; 0 when not asked for
   std::vector<SearchChoice> layers;
   bool chosen = false;
 };
@@ -54,6 +46,7 @@ struct SearchOptions {
   std::vector<std::string> schemes;  // in any order; "float" leaves a layer alone
   double least = 0;                  // the metric that must be kept
   int points = 8;                    // of the front that are measured
+  bool by_latency = false;           // time them too, and choose the fastest instead of the fewest bits
 };
 struct SearchResult {
   std::vector<SearchPoint> front;  // most bits first, as measured
@@ -62,8 +55,9 @@ struct SearchResult {
 
 // Each layer is measured alone with each scheme. Noise at the outputs adds up, so the search starts with the
 // scheme of most bits everywhere and takes, one after the other, the step that costs the least noise a bit
-// saved; evenly spaced points of that path are measured. Chosen: the fewest bits whose metric is at least
-// `least`, else the best metric. Error kUsage for unknown schemes.
+// saved; evenly spaced points of that path are measured. Chosen: the fewest bits (by_latency: the least
+// median time of 15 alternating runs on the first batch) whose metric is at least `least`, else the best
+// metric. Error kUsage for unknown schemes.
 SearchResult search_formats(const SensitivityInput& input, const SearchOptions& options);
 
 }  // namespace pare

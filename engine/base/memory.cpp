@@ -35,12 +35,17 @@ std::int64_t status_bytes(const char* key) {
   return line == nullptr ? 0 : 1024 * std::strtoll(line + std::strlen(key), nullptr, 10);
 }
 
-std::atomic<std::int64_t> highest_anonymous{0};
+std::atomic<std::int64_t> highest_anonymous{0}, recent_anonymous{0};
+
+void raise_to(std::atomic<std::int64_t>& most, std::int64_t bytes) {
+  std::int64_t highest = most.load();
+  while (bytes > highest && !most.compare_exchange_weak(highest, bytes)) {
+  }
+}
 
 void note_anonymous(std::int64_t bytes) {
-  std::int64_t highest = highest_anonymous.load();
-  while (bytes > highest && !highest_anonymous.compare_exchange_weak(highest, bytes)) {
-  }
+  raise_to(highest_anonymous, bytes);
+  raise_to(recent_anonymous, bytes);
 }
 
 // Ends with the process: joined in the destructor of a static.
@@ -79,6 +84,16 @@ std::int64_t current_anonymous_bytes() {
 std::int64_t peak_anonymous_bytes() {
   current_anonymous_bytes();
   return highest_anonymous.load();
+}
+
+void restart_recent_peak() {
+  recent_anonymous = 0;
+  current_anonymous_bytes();
+}
+
+std::int64_t recent_peak_anonymous_bytes() {
+  current_anonymous_bytes();
+  return recent_anonymous.load();
 }
 
 void start_memory_sampling() { static Sampler sampler; }

@@ -19,6 +19,11 @@ std::int64_t peak_rss_bytes();
 std::int64_t current_anonymous_bytes();
 std::int64_t peak_anonymous_bytes();
 
+// As peak_anonymous_bytes, but of the time since the last restart_recent_peak(): what one step takes. One a
+// process; 0 before the first restart.
+void restart_recent_peak();
+std::int64_t recent_peak_anonymous_bytes();
+
 void start_memory_sampling();  // once a process; further calls do nothing
 
 // Physical memory this process may use (the cgroup's limit considered).

@@ -57,6 +57,7 @@ def commands(folder):
     yield ['report', folder + '/run']
     yield ['sensitivity', RESNET, '--format', 'int8', '--ops', 'Gemm', '--data', f'{CALIBRATION}:{KEYS}', '--samples', '16', '--judge-samples', '8']
     yield ['search', RESNET, '--formats', 'int8', '--formats', 'float', '--ops', 'Gemm', '--data', f'{CALIBRATION}:{KEYS}', '--samples', '16', '--judge-samples', '8', '--points', '2']
+    yield ['bisect', RESNET, '--format', 'int8', '--ops', 'Gemm', '--data', f'{CALIBRATION}:{KEYS}', '--samples', '16', '--judge-samples', '8', '--least', '200']
     yield ['explain', folder + '/run', 'logits']
     yield ['run', RECIPE, '--out', folder + '/other', *SMALL, '--set', 'quantize.scheme=fp8', '--set', 'quantize.method=rtn',
            '--set', 'quantize.weights.format=fp8', '--set', 'quantize.activations.format=fp8']

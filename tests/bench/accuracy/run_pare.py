@@ -11,24 +11,29 @@ import subprocess
 import sys
 import tempfile
 
-from tasks import SHARED, append, has, tasks
+from tasks import SHARED, Fashion, append, has, tasks
 
 METHODS = ('auto', 'rtn')  # what a user gets without a choice, and the plain rounding; methods.py compares the others
 
 
-def rows():
+def group_size(group):
+    return {'group_size': group} if group else {}
+
+
+def rows(task):
+    groups = (128, 64, 32) if isinstance(task, Fashion) else (None,)  # no group divides all channels of the others: pare fits its own
     for method in METHODS:
         calibrator = 'minmax' if method == 'rtn' else 'auto'
         yield 'W8A8 symmetric', method, {'scheme': 'int8', 'activations': {'calibrator': calibrator}}
         yield 'W8A8 uint8', method, {'scheme': 'uint8', 'activations': {'calibrator': calibrator}}
         yield 'W8A16', method, {'scheme': 'int8', 'activations': {'format': 'int16', 'calibrator': calibrator}}
         yield 'FP8', method, {'scheme': 'fp8', 'activations': {'calibrator': calibrator}}
-        yield 'W4A8', method, {'scheme': 'w4a8', 'activations': {'calibrator': calibrator}, 'group_size': 32}
+        yield 'W4A8', method, {'scheme': 'w4a8', 'activations': {'calibrator': calibrator}, **group_size(groups[-1])}
         yield 'INT8 weights', method, {'scheme': 'int8_weights'}
-        for group in (128, 64, 32):
+        for group in groups:
             for symmetric in (True, False):
-                yield (f'INT4 g{group} {"sym" if symmetric else "asym"}', method,
-                       {'scheme': 'int4', 'group_size': group, 'weights': {'symmetric': symmetric}})
+                yield (f'INT4{f" g{group}" if group else ""} {"sym" if symmetric else "asym"}', method,
+                       {'scheme': 'int4', **group_size(group), 'weights': {'symmetric': symmetric}})
         for scheme in ('nvfp4', 'mxfp4', 'mxfp8', 'nvfp4_w4a4', 'mxfp4_w4a4', 'mxfp8_w8a8'):
             yield scheme.upper().replace('_', ' '), method, {'scheme': scheme}
 
@@ -73,7 +78,7 @@ def main():
     pare, out, only = sys.argv[1], sys.argv[2], os.environ.get('ROWS', '')
     version = subprocess.run([pare, '--version'], capture_output=True, text=True).stdout.split('\n')[0]
     for task in tasks(sys.argv[3:]):
-        for form, method, quantize in rows():
+        for form, method, quantize in rows(task):
             if only not in f'{form} {method}' or has(out, task.name, 'pare', form, method):
                 continue
             with tempfile.TemporaryDirectory() as place:

@@ -7,6 +7,7 @@
 #include "datasets/npy.h"
 #include "datasets/random.h"
 #include "engine/base/error.h"
+#include "recipes/bisect.h"
 #include "tests/unit/datasets/temporary.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 
@@ -116,6 +117,53 @@ TEST_F(SensitivityTest, TheSearchLeavesTheWorstLayerFloatWhenItMust) {
     EXPECT_EQ(layer.format, layer.name == "h" ? "float" : "int8") << layer.name;
   search.least = 1000;  // nothing quantized reaches that: float does
   EXPECT_TRUE(search_formats(input, search).front[0].chosen);
+}
+
+TEST_F(SensitivityTest, PointsAreTimedWhenTheFastestIsWanted) {
+  SearchOptions search;
+  search.choices = options.choices;
+  search.schemes = {"int8", "float"};
+  search.points = 2;
+  for (const SearchPoint& point : search_formats(input, search).front) EXPECT_EQ(point.latency_ms, 0);
+  search.by_latency = true;
+  const SearchResult timed = search_formats(input, search);
+  ASSERT_EQ(timed.front.size(), 2u);
+  for (const SearchPoint& point : timed.front) EXPECT_GT(point.latency_ms, 0);
+  const bool first = timed.front[0].latency_ms <= timed.front[1].latency_ms;
+  EXPECT_TRUE(timed.front[first ? 0 : 1].chosen) << "both keep 0 dB";
+}
+
+TEST_F(SensitivityTest, BisectionFindsTheLayerThatIsToBlame) {
+  BisectOptions bisect;
+  bisect.choices = options.choices;
+  bisect.least = -100;
+  const LayerBisection fine = bisect_layers(input, bisect);
+  EXPECT_TRUE(fine.reached);
+  EXPECT_TRUE(fine.layers.empty());
+  EXPECT_EQ(fine.candidates, 1);
+
+  bisect.least = fine.quantized + 3;  // the outlier channel costs more than that
+  const LayerBisection one = bisect_layers(input, bisect);
+  ASSERT_EQ(one.layers.size(), 1u);
+  EXPECT_EQ(one.layers[0].name, "h");
+  EXPECT_GE(one.layers[0].metric, bisect.least);
+  EXPECT_TRUE(one.reached);
+  EXPECT_LE(one.candidates, 1 + 2 * 2) << "three layers are two halvings";
+
+  bisect.least = 1000;
+  bisect.most = 2;
+  const LayerBisection two = bisect_layers(input, bisect);
+  EXPECT_EQ(two.layers.size(), 2u);
+  EXPECT_FALSE(two.reached);
+  bisect.most = 16;
+  const LayerBisection all = bisect_layers(input, bisect);
+  EXPECT_EQ(all.layers.size(), 3u);
+  EXPECT_TRUE(all.reached) << "nothing is quantized any more, so the outputs are equal";
+  bisect.most = 0;
+  EXPECT_THROW(bisect_layers(input, bisect), Error);
+  bisect.most = 1;
+  bisect.choices.spec.rules.push_back(rule_for("re:.*", false));
+  EXPECT_THROW(bisect_layers(input, bisect), Error);
 }
 
 }  // namespace
