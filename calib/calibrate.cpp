@@ -114,6 +114,7 @@ CalibrateResult run_calibration(Session& session, StateFeed& feed, const std::ve
       result.data_seconds += seconds_since(reading);
       with_context(fmt::format("running samples {} to {}", begin, end - 1),
                    [&] { feed.run(session, samples); });
+      release_freed_memory();
       ++result.batches;
       step.advance(end - begin);
     }

@@ -5,6 +5,7 @@
 
 #include "datasets/state_feed.h"
 #include "engine/base/error.h"
+#include "engine/base/memory.h"
 #include "engine/run/session.h"
 
 namespace pare {
@@ -71,6 +72,7 @@ std::vector<ChannelSample> sample_channels(const Graph& source, const std::vecto
   for (std::int64_t begin = 0, end = 0; begin < count; begin = end) {
     end = data.batch_end(begin, count, 1);
     feed.run(session, data.read(begin, end, options.pool));
+    release_freed_memory();
     step.advance(end - begin);
   }
   return samples;

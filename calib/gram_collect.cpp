@@ -9,6 +9,7 @@
 #include "datasets/state_feed.h"
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
+#include "engine/base/memory.h"
 #include "engine/run/session.h"
 
 namespace pare {
@@ -171,6 +172,7 @@ void collect_grams(const Graph& graph, const std::vector<GramTarget>& targets, D
       to = data.batch_end(at, at < fit_end ? fit_end : end, batch);
       with_context(fmt::format("running samples {} to {}", at, to - 1),
                    [&] { feed.run(pass.session(), data.read(at, to, options.pool)); });
+      release_freed_memory();
       step.advance(to - at);
       if (to == fit_end) take(&GramPair::fit);
     }

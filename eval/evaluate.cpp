@@ -7,6 +7,7 @@
 #include "datasets/state_feed.h"
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
+#include "engine/base/memory.h"
 #include "engine/build/lower_cpu.h"
 #include "engine/run/session.h"
 #include "eval/pair_layers.h"
@@ -79,6 +80,7 @@ void each_batch(Dataset& data, SampleRange range, const EvaluateOptions& options
     end = data.batch_end(begin, range.end, batch);
     const Batch samples = data.read(begin, end, options.pool);
     body(samples);
+    release_freed_memory();
     step.advance(samples.count);
   }
 }

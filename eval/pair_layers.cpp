@@ -11,6 +11,7 @@
 #include "datasets/state_feed.h"
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
+#include "engine/base/memory.h"
 #include "engine/build/lower_cpu.h"
 #include "engine/run/session.h"
 
@@ -203,6 +204,7 @@ LayerFigures compare_layers(const Graph& reference, const Graph& candidate, Data
     std::fill(seen_of.begin(), seen_of.end(), std::size_t{0});
     want.run(samples);
     got.run(samples);
+    release_freed_memory();
     step.advance(samples.count);
   }
 

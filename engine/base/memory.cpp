@@ -3,6 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -94,6 +98,16 @@ void restart_recent_peak() {
 std::int64_t recent_peak_anonymous_bytes() {
   current_anonymous_bytes();
   return recent_anonymous.load();
+}
+
+void release_freed_memory() {
+#ifdef __GLIBC__
+  constexpr std::int64_t kGrown = std::int64_t{32} << 20;
+  static std::atomic<std::int64_t> after_last{0};
+  if (current_anonymous_bytes() < after_last.load() + kGrown) return;
+  ::malloc_trim(0);
+  after_last = current_anonymous_bytes();
+#endif
 }
 
 void start_memory_sampling() { static Sampler sampler; }

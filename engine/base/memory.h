@@ -24,6 +24,11 @@ std::int64_t peak_anonymous_bytes();
 void restart_recent_peak();
 std::int64_t recent_peak_anonymous_bytes();
 
+// Gives memory that was freed back to the system once 32 MB more are held than after the last time. Batches
+// of ever other shapes leave holes that fit none of the next: a pass over 180 widths held 510 MB where 160
+// were in use.
+void release_freed_memory();
+
 void start_memory_sampling();  // once a process; further calls do nothing
 
 // Physical memory this process may use (the cgroup's limit considered).
