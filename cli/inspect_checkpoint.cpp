@@ -64,23 +64,80 @@ void say_weights(Context& context, const WeightStore& weights, bool list) {
   }
 }
 
+// How the weights are coded: kinds with their layers and bits, and every layer when asked.
+void say_quantization(Context& context, const Checkpoint& checkpoint, bool list) {
+  if (checkpoint.quantized == nullptr) return;
+  const QuantizedModel& model = checkpoint.quantized->model();
+  struct Kind {
+    std::int64_t layers = 0, parameters = 0, bytes = 0;
+  };
+  std::map<std::string, Kind> kinds;
+  Kind all;
+  Json layers = Json::array();
+  for (const LinearFormat& layer : model.layers) {
+    const std::int64_t bytes = checkpoint.weights->find(layer.module + ".weight")->bytes;
+    const std::string inputs = layer.inputs.active() ? to_string(layer.inputs) : "float";
+    Kind& kind = kinds[to_string(layer.weights) + "; inputs " + inputs];
+    for (Kind* sum : {&kind, &all}) {
+      ++sum->layers;
+      sum->parameters += layer.outs * layer.ins;
+      sum->bytes += bytes;
+    }
+    layers.push_back(
+        {{"name", layer.module},
+         {"weights", to_string(layer.weights)},
+         {"inputs", inputs},
+         {"group", layer.weights.group},
+         {"shape", {layer.outs, layer.ins}},
+         {"act_order", layer.act_order},
+         {"bits_per_weight", 8 * static_cast<double>(bytes) / static_cast<double>(layer.outs * layer.ins)}});
+  }
+  const auto bits_of = [](const Kind& kind) {
+    return kind.parameters == 0 ? 0
+                                : 8 * static_cast<double>(kind.bytes) / static_cast<double>(kind.parameters);
+  };
+  const std::string method = checkpoint.quantization.active() ? name(checkpoint.quantization.method) : "gguf";
+  Json& json = context.document();
+  json["quantization"] = {{"method", method},
+                          {"layers", model.layers.size()},
+                          {"bits_per_weight", bits_of(all)},
+                          {"kv_cache", model.kv_cache == DType::kUndefined ? "float" : name(model.kv_cache)},
+                          {"kinds", Json::array()}};
+  context.print(fmt::format(
+      "  quantized by {}: {} layers, {:.3f} bits per weight{}", method, model.layers.size(), bits_of(all),
+      model.kv_cache == DType::kUndefined ? "" : fmt::format(", KV cache {}", name(model.kv_cache))));
+  for (const auto& [text, kind] : kinds) {
+    json["quantization"]["kinds"].push_back(
+        {{"format", text}, {"layers", kind.layers}, {"bits_per_weight", bits_of(kind)}});
+    context.print(fmt::format("    {:>4} layers, {:.3f} bits: {}", kind.layers, bits_of(kind), text));
+  }
+  if (!list) return;
+  for (const Json& layer : layers)
+    context.print(fmt::format("    {} {}x{}  {}; inputs {}", layer["name"].get<std::string>(),
+                              layer["shape"][0].get<std::int64_t>(), layer["shape"][1].get<std::int64_t>(),
+                              layer["weights"].get<std::string>(), layer["inputs"].get<std::string>()));
+  json["quantization"]["layer_list"] = std::move(layers);
+}
+
 }  // namespace
 
 int inspect_checkpoint(Context& context, const std::string& path, bool list, bool verify) {
   const ModelKind kind = model_kind(path);
   context.document()["format"] = model_kind_name(kind);
-  std::shared_ptr<const WeightStore> weights;
+  std::shared_ptr<const WeightStore> weights, values;
   if (kind == ModelKind::kSafetensors) {
     weights = open_safetensors_weights(path);
     context.print(fmt::format("{}: safetensors", path));
   } else {
     const Checkpoint checkpoint = open_checkpoint(path);
     say_model(context, checkpoint);
-    weights = checkpoint.weights;
+    weights = checkpoint.stored;
+    values = checkpoint.weights;
+    say_quantization(context, checkpoint, list);
   }
   say_weights(context, *weights, list);
   if (!verify) return 0;
-  const std::vector<NonfiniteWeights> bad = find_nonfinite(*weights);
+  const std::vector<NonfiniteWeights> bad = find_nonfinite(values != nullptr ? *values : *weights);
   context.document()["nonfinite"] = Json::array();
   for (const NonfiniteWeights& tensor : bad) {
     context.document()["nonfinite"].push_back(

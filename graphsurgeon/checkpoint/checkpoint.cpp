@@ -2,6 +2,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/paths.h"
+#include "graphsurgeon/checkpoint/read_quantized.h"
 #include "graphsurgeon/checkpoint/tokenizer_json.h"
 #include "graphsurgeon/gguf/gguf_model.h"
 
@@ -13,7 +14,7 @@ Checkpoint open_checkpoint(const std::string& path) {
   if (!is_directory(path)) {
     const auto file = std::make_shared<const GgufFile>(open_gguf(path));
     checkpoint.config = gguf_config(*file);
-    checkpoint.weights = gguf_weights(file);
+    checkpoint.weights = checkpoint.stored = gguf_weights(file);
     checkpoint.family = find_family(checkpoint.config.model_type);
     return checkpoint;
   }
@@ -23,7 +24,12 @@ Checkpoint open_checkpoint(const std::string& path) {
         .at(path)
         .hint("download it with the weights");
   checkpoint.config = read_model_config(config);
-  checkpoint.weights = open_safetensors_weights(path);
+  checkpoint.quantization = read_quantization_config(path);
+  checkpoint.weights = checkpoint.stored = open_safetensors_weights(path);
+  if (checkpoint.quantization.active()) {
+    checkpoint.quantized = make_quantized_source(path, checkpoint.stored, checkpoint.quantization);
+    checkpoint.weights = make_dequantizing_weights(checkpoint.quantized, checkpoint.stored);
+  }
   checkpoint.family = find_family(checkpoint.config.model_type);
   return checkpoint;
 }

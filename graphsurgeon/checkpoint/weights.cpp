@@ -20,6 +20,12 @@ const WeightStore::Entry* WeightStore::find(const std::string& name) const {
   return at != entries_.end() && at->name == name ? &*at : nullptr;
 }
 
+const LinearFormat* WeightStore::coded(const std::string&) const { return nullptr; }
+QuantizedLinear WeightStore::codes(const std::string& name) const {
+  fail(ErrorCode::kInternal, "'{}' has no codes", name);
+}
+const KvScales* WeightStore::kv_scales(const std::string&, DType&) const { return nullptr; }
+
 std::int64_t WeightStore::bytes() const {
   std::int64_t sum = 0;
   for (const Entry& entry : entries_) sum += entry.bytes;

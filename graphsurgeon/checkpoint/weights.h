@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/tensor.h"
+#include "graphsurgeon/checkpoint/quantized.h"
 
 namespace pare {
 
@@ -24,9 +25,16 @@ class WeightStore {
   const std::vector<Entry>& entries() const { return entries_; }  // sorted by name
   const Entry* find(const std::string& name) const;               // nullptr when there is none
 
-  // The tensor as it is stored, mapped; of types that are no element type (GGUF's blocks) the values in
-  // float32, in memory. Error kBadFile when there is none of that name.
+  // The tensor as it is stored, mapped; of types that are no element type (GGUF's blocks, codes with scales)
+  // the values in float32, in memory. Error kBadFile when there is none of that name.
   virtual Tensor get(const std::string& name) const = 0;
+
+  // How MODULE.weight is coded, when it is codes and scales (read_quantized.h); else nullptr.
+  virtual const LinearFormat* coded(const std::string& name) const;
+  // Its codes. Only where coded() is not null.
+  virtual QuantizedLinear codes(const std::string& name) const;
+  // Scales of a quantized KV cache: of an attention module, or nullptr. `type` gets that of the cache.
+  virtual const KvScales* kv_scales(const std::string& attention, DType& type) const;
 
   std::int64_t bytes() const;       // of all entries
   std::int64_t parameters() const;  // elements of all entries

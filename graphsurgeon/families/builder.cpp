@@ -152,16 +152,31 @@ ValueId NetBuilder::matrix(const std::string& weight, std::int64_t ins, std::int
   return value;
 }
 
+// x W^T, and what stands around it where W is codes.
+ValueId NetBuilder::product(ValueId x, const std::string& module, const std::string& weight, std::int64_t ins,
+                            std::int64_t outs, bool in_first) {
+  if (options_.needed != nullptr || options_.dequantize || store_.coded(weight) == nullptr)
+    return op("MatMul", {x, matrix(weight, ins, outs, in_first)}, {}, module);
+  const LinearFormat& format = *store_.coded(weight);
+  if (format.outs != outs || format.ins != ins)
+    throw make_error(ErrorCode::kBadFile, "the weight '{}' is {}x{}, and by the config it is {}x{}", weight,
+                     format.outs, format.ins, outs, ins)
+        .at(config_.where)
+        .hint("are the weights those of this config.json?");
+  const QuantizedLinear layer = store_.codes(weight);
+  return op("MatMul", {quantized_input(x, layer, module), quantized_matrix(layer, weight)}, {}, module);
+}
+
 ValueId NetBuilder::linear(ValueId x, const std::string& module, std::int64_t ins, std::int64_t outs,
                            bool bias, bool in_first) {
-  const ValueId product = op("MatMul", {x, matrix(module + ".weight", ins, outs, in_first)}, {}, module);
-  if (!bias) return product;
-  return op("Add", {product, floats(module + ".bias", {outs})}, {}, module + ".add_bias");
+  const ValueId y = product(x, module, module + ".weight", ins, outs, in_first);
+  if (!bias) return y;
+  return op("Add", {y, floats(module + ".bias", {outs})}, {}, module + ".add_bias");
 }
 
 ValueId NetBuilder::linear_with(ValueId x, const std::string& module, const std::string& weight,
                                 std::int64_t ins, std::int64_t outs) {
-  return op("MatMul", {x, matrix(weight, ins, outs, false)}, {}, module);
+  return product(x, module, weight, ins, outs, false);
 }
 
 // Rows are gathered as they are stored, so the table is never widened.
@@ -306,6 +321,14 @@ ValueId NetBuilder::attend(ValueId q, ValueId k, ValueId v, std::int64_t layer, 
       {"q_num_heads", config_.heads}, {"kv_num_heads", config_.kv_heads}, {"is_causal", std::int64_t{1}}};
   if (config_.query_scale != 0) attrs["scale"] = static_cast<float>(config_.query_scale);
   if (config_.attention_softcap != 0) attrs["softcap"] = static_cast<float>(config_.attention_softcap);
+  if (options_.needed == nullptr && !options_.dequantize) {
+    DType type = DType::kUndefined;
+    const std::string module = name.substr(0, name.rfind('.'));
+    if (const KvScales* scales = store_.kv_scales(module, type)) {
+      k = quantized_cache(k, scales->key, type, module + ".k_cache");
+      v = quantized_cache(v, scales->value, type, module + ".v_cache");
+    }
+  }
   std::vector<ValueId> in = {q, k, v, ValueId::kNone};
   if (config_.is_local(layer) && config_.window < config_.context) in[3] = window_mask();
   if (!options_.with_cache) return op("Attention", in, std::move(attrs), name);

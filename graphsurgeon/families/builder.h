@@ -9,7 +9,9 @@
 //               present.I.key and .value [..., past + sequence, ...] out
 #pragma once
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/ir/graph.h"
@@ -24,6 +26,10 @@ struct BuildOptions {
   // and memory is that of the file's pages. Otherwise float32 constants [in, out], as quantizers take them;
   // NaN and infinities are then Error kBadFile, named and counted.
   bool views = false;
+  // Weights that the checkpoint holds as codes become float32 constants too, and its inputs stay float.
+  // Otherwise they are DequantizeLinear of low-bit constants, with what the config says of the layers' inputs
+  // in front of the products (quantized_linear.cpp).
+  bool dequantize = false;
   std::int64_t context = 0;  // positions in the tables of cos and sin; 0: the model's
   // Not null: no weight is looked for; the names of those that the model needs come here, and the graph is of
   // no use.
@@ -56,6 +62,8 @@ class NetBuilder {
   // The same with a weight of another name, for heads that share the embedding.
   ValueId linear_with(ValueId x, const std::string& module, const std::string& weight, std::int64_t ins,
                       std::int64_t outs);
+  // The rank of what linear() is given from here on: 3, or 2 for the rows of experts. Returns the one before.
+  std::int64_t set_rank(std::int64_t rank) { return std::exchange(rank_, rank); }
   ValueId embedding(ValueId ids, const std::string& module, std::int64_t rows, std::int64_t columns);
   ValueId rms_norm(ValueId x, const std::string& module, std::int64_t size, float offset = 0);
   ValueId layer_norm(ValueId x, const std::string& module, std::int64_t size);
@@ -81,6 +89,14 @@ class NetBuilder {
  private:
   Tensor stored(const std::string& weight, const Dims& dims) const;
   ValueId matrix(const std::string& weight, std::int64_t ins, std::int64_t outs, bool in_first);
+  ValueId product(ValueId x, const std::string& module, const std::string& weight, std::int64_t ins,
+                  std::int64_t outs, bool in_first);
+  // Of weights that are codes.
+  ValueId quantized_matrix(const QuantizedLinear& layer, const std::string& name);
+  ValueId quantized_steps(const QuantizedLinear& layer, const std::string& name);
+  ValueId quantized_input(ValueId x, const QuantizedLinear& layer, const std::string& module);
+  ValueId quantized_value(ValueId x, const QuantizedLinear& layer, const std::string& module);
+  ValueId quantized_cache(ValueId x, float scale, DType type, const std::string& name);
   ValueId past(std::int64_t layer, const char* what);
   ValueId window_mask();
   ValueId past_length();
@@ -90,6 +106,8 @@ class NetBuilder {
   BuildOptions options_;
   Graph graph_;
   std::vector<ValueId> presents_;
+  std::int64_t rank_ = 3;
+  std::map<std::string, ValueId> quantized_inputs_;  // by value and format: shared by q, k and v
   ValueId ids_ = ValueId::kNone, positions_ = ValueId::kNone, rows_ = ValueId::kNone, mask_ = ValueId::kNone,
           past_length_ = ValueId::kNone;
   ValueId cos_[2] = {ValueId::kNone, ValueId::kNone}, sin_[2] = {ValueId::kNone, ValueId::kNone};

@@ -25,6 +25,7 @@ ValueId mix_experts(NetBuilder& net, ValueId x, const std::string& module, const
   const ModelConfig& c = net.config();
   const ValueId shape = net.op("Shape", {x}, {}, module + ".shape");
   const ValueId rows = net.op("Reshape", {x, net.ints({-1, c.hidden})}, {}, module + ".rows");
+  const std::int64_t rank = net.set_rank(2);
   const std::vector<ValueId> chosen = route(net, rows, module);
   ValueId sum = net.op("ConstantOfShape", {net.op("Shape", {rows}, {}, module + ".rows_shape")},
                        {{"value", Tensor::from<float>(DType::kF32, {1}, {0})}}, module + ".zeros");
@@ -43,6 +44,7 @@ ValueId mix_experts(NetBuilder& net, ValueId x, const std::string& module, const
     const ValueId weighted = net.op("Mul", {out, share}, {}, expert + ".weighted");
     sum = net.op("ScatterND", {sum, tokens, weighted}, {{"reduction", std::string("add")}}, expert + ".add");
   }
+  net.set_rank(rank);
   return net.op("Reshape", {sum, shape}, {}, module + ".join");
 }
 
