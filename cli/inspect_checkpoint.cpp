@@ -64,6 +64,16 @@ void say_weights(Context& context, const WeightStore& weights, bool list) {
   }
 }
 
+// to_string() has the words of weights; a scale a row is one a token here.
+std::string input_text(const CodeFormat& format) {
+  if (!format.active()) return "float";
+  std::string text = to_string(format);
+  const std::string rows = "per channel";
+  if (const std::size_t at = text.find(rows); at != std::string::npos)
+    text.replace(at, rows.size(), "per token");
+  return text;
+}
+
 // How the weights are coded: kinds with their layers and bits, and every layer when asked.
 void say_quantization(Context& context, const Checkpoint& checkpoint, bool list) {
   if (checkpoint.quantized == nullptr) return;
@@ -76,7 +86,7 @@ void say_quantization(Context& context, const Checkpoint& checkpoint, bool list)
   Json layers = Json::array();
   for (const LinearFormat& layer : model.layers) {
     const std::int64_t bytes = checkpoint.weights->find(layer.module + ".weight")->bytes;
-    const std::string inputs = layer.inputs.active() ? to_string(layer.inputs) : "float";
+    const std::string inputs = input_text(layer.inputs);
     Kind& kind = kinds[to_string(layer.weights) + "; inputs " + inputs];
     for (Kind* sum : {&kind, &all}) {
       ++sum->layers;

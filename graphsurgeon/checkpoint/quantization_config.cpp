@@ -354,6 +354,17 @@ void read_model_optimizer(const Section& at, QuantizationConfig& out) {
   out.kv_cache.strategy = Strategy::kTensor;
 }
 
+// As Python's re.match.
+bool matches_start(const std::string& pattern, const std::string& module, const std::string& where) {
+  try {
+    return NamePattern("^(?:" + pattern + ")").found_in(module);
+  } catch (const Error& error) {
+    throw make_error(ErrorCode::kBadFile, "the quantization config has a pattern that is none: {}",
+                     error.what())
+        .at(where);
+  }
+}
+
 }  // namespace
 
 const char* name(Method method) {
@@ -375,7 +386,7 @@ const QuantizationScheme* QuantizationConfig::scheme_of(const std::string& modul
         if (target.size() > kLongestPattern)
           throw make_error(ErrorCode::kBadFile, "a pattern of {} characters among the targets", target.size())
               .at(where);
-        if (!choice || NamePattern("^(?:" + target.substr(3) + ")").found_in(module)) pattern = &scheme;
+        if (!choice || matches_start(target.substr(3), module, where)) pattern = &scheme;
       }
     }
   }

@@ -5,6 +5,7 @@ lie. Findings are added to the folders by hand and are not made here.
     python tests/fuzz/make_corpus.py      needs numpy and onnx (scripts/test-venv)
 """
 import io
+import json
 import os
 import struct
 
@@ -70,6 +71,59 @@ def language_models():
 
 
 language_models()
+
+
+def quantized():
+    """Quantized checkpoints: one module, its config in the metadata."""
+    bytes_of = {'I32': 4, 'I64': 8, 'I8': 1, 'U8': 1, 'F16': 2, 'BF16': 2, 'F32': 4, 'F8_E4M3': 1}
+    fill = {'F16': b'\x00\x3c', 'BF16': b'\x80\x3f', 'F32': b'\x00\x00\x80\x3f', 'F8_E4M3': b'\x38', 'U8': b'\x7f'}
+
+    def file(name, tensors, quantization, key='config'):
+        header, data = {'__metadata__': {key: json.dumps({'quantization': quantization} if key == 'modelopt' else
+                                                         {'quantization_config': quantization})}}, b''
+        for part, (kind, shape, *values) in tensors.items():
+            size = bytes_of[kind] * int(np.prod(shape, dtype=np.int64))
+            raw = np.array(values[0], {'I64': '<i8', 'I32': '<i4'}[kind]).tobytes() if values else fill.get(kind, b'\x53') * size
+            header['m.q_proj.' + part] = {'dtype': kind, 'shape': shape, 'data_offsets': [len(data), len(data) + size]}
+            data += raw[:size]
+        write('quantized', name + '.safetensors', safetensors(json.dumps(header), data))
+
+    def ct(form, weights, inputs=None):
+        return {'quant_method': 'compressed-tensors', 'format': form,
+                'config_groups': {'group_0': {'targets': ['Linear'], 'weights': weights, 'input_activations': inputs}}}
+
+    int4 = dict(num_bits=4, type='int', strategy='group', group_size=4, symmetric=False)
+    file('ct_int4', {'weight_packed': ('I32', [4, 1]), 'weight_scale': ('BF16', [4, 2]), 'weight_shape': ('I64', [2], [4, 8]),
+                     'weight_zero_point': ('I32', [1, 2])}, ct('pack-quantized', int4))
+    file('ct_int3_order', {'weight_packed': ('I32', [4, 1]), 'weight_scale': ('F16', [4, 2]), 'weight_shape': ('I64', [2], [4, 8]),
+                           'weight_g_idx': ('I32', [8], [0, 1, 1, 0, 0, 1, 1, 0])},
+         ct('pack-quantized', dict(int4, num_bits=3, symmetric=True, actorder='group')))
+    file('ct_int8', {'weight': ('I8', [4, 8]), 'weight_scale': ('F32', [4, 1]), 'input_scale': ('F32', [1])},
+         ct('int-quantized', dict(num_bits=8, type='int', strategy='channel'), dict(num_bits=8, type='int', strategy='tensor')))
+    file('ct_nvfp4', {'weight_packed': ('U8', [4, 8]), 'weight_scale': ('F8_E4M3', [4, 1]), 'weight_global_scale': ('F32', [1])},
+         ct('nvfp4-pack-quantized', dict(num_bits=4, type='float', strategy='tensor_group', group_size=16)))
+    file('ct_mxfp8', {'weight': ('F8_E4M3', [4, 32]), 'weight_scale': ('U8', [4, 1])},
+         ct('mxfp8-quantized', dict(num_bits=8, type='float', strategy='group', group_size=32)))
+    mixed = ct('mixed-precision', int4)
+    mixed['config_groups']['group_1'] = {'targets': ['re:.*q_proj'], 'format': 'float-quantized',
+                                         'weights': dict(num_bits=8, type='float', strategy='tensor')}
+    file('ct_mixed', {'weight': ('F8_E4M3', [4, 8]), 'weight_scale': ('BF16', [1])}, mixed)
+    file('awq', {'qweight': ('I32', [8, 1]), 'qzeros': ('I32', [2, 1]), 'scales': ('F16', [2, 8])},
+         {'quant_method': 'awq', 'bits': 4, 'group_size': 4, 'zero_point': True, 'version': 'gemm'})
+    file('gptq', {'qweight': ('I32', [1, 8]), 'qzeros': ('I32', [2, 1]), 'scales': ('F16', [2, 8]),
+                  'g_idx': ('I32', [8], [0, 1, 0, 1, 0, 1, 0, 1])},
+         {'quant_method': 'gptq', 'bits': 4, 'group_size': 4, 'sym': False, 'dynamic': {'-:x': {}, '+:.*k_proj': {'bits': 8}}})
+    file('fp8', {'weight': ('F8_E4M3', [4, 8]), 'weight_scale_inv': ('F32', [2, 2])},
+         {'quant_method': 'fp8', 'weight_block_size': [2, 4]})
+    file('mo_int4', {'weight': ('U8', [2, 8]), 'weight_scale': ('F32', [4, 2]), 'pre_quant_scale': ('F32', [8])},
+         {'quant_algo': 'W4A16_AWQ', 'group_size': 4}, 'modelopt')
+    file('mo_nvfp4', {'weight': ('U8', [4, 8]), 'weight_scale': ('F8_E4M3', [4, 1]), 'weight_scale_2': ('F32', []),
+                      'input_scale': ('F32', [])},
+         {'quant_algo': 'MIXED_PRECISION', 'kv_cache_quant_algo': 'FP8',
+          'quantized_layers': {'m.q_proj': {'quant_algo': 'NVFP4', 'group_size': 16}}}, 'modelopt')
+
+
+quantized()
 
 
 def npz(compressed, **arrays):
