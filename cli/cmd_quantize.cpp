@@ -1,4 +1,5 @@
 #include <memory>
+#include <optional>
 
 #include "calib/calibrate.h"
 #include "cli/commands.h"
@@ -6,8 +7,10 @@
 #include "cli/output.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
+#include "engine/base/paths.h"
 #include "engine/base/sha256.h"
 #include "eval/report_render.h"
+#include "graphsurgeon/gguf/gguf_write.h"
 #include "graphsurgeon/graph_hash.h"
 #include "graphsurgeon/inspect.h"
 #include "graphsurgeon/load.h"
@@ -15,17 +18,19 @@
 #include "graphsurgeon/simplify.h"
 #include "quant/activation.h"
 #include "quant/audit.h"
+#include "recipes/export_checkpoint.h"
 #include "recipes/export_model.h"
 #include "recipes/given_scales.h"
 #include "recipes/layer_journal.h"
 #include "recipes/plan_report.h"
+#include "recipes/plan_source.h"
 #include "recipes/quant_spec.h"
 #include "recipes/stages.h"
 
 namespace pare {
 namespace {
 
-constexpr std::int64_t kDefaultSamples = 512, kHoldout = 256;
+constexpr std::int64_t kDefaultSamples = 512, kHoldout = 256, kFp8Block = 128;
 
 class Quantize final : public Command {
  public:
@@ -33,11 +38,12 @@ class Quantize final : public Command {
   const char* what() const override { return "quantize a model, write it, read it back and compare"; }
 
   void declare(Args& args) override {
-    args.positional("MODEL", path_, "ONNX file")
+    args.positional("MODEL", path_, "ONNX file, or a checkpoint folder")
         .option("--format", "SCHEME", spec_.scheme,
                 "int8, fp8, int4, nvfp4, w4a8 ... (`pare ops --formats` lists them)", "quantize.scheme")
         .required()
-        .option("-o,--output", "OUT", output_, "where to write the model")
+        .option("-o,--output", "OUT", output_,
+                "where to write the model: a file, or the folder of a checkpoint")
         .required()
         .option("--data", "DATA", data_, kDataHelp, "calibrate.data")
         .option("--stats", "STATS.h5", stats_,
@@ -63,12 +69,20 @@ class Quantize final : public Command {
         .option("--ops", "OP", spec_.ops, "only these operators", "quantize.ops")
         .option("--exclude", "NAME", spec_.ignore, "leave a node in float: its name, or 're:PATTERN'",
                 "quantize.ignore")
-        .option(
-            "--export", "E", export_,
-            "qdq_onnx, trt_onnx (TensorRT's operators), matmul_nbits (ONNX Runtime), qoperator, trt_cache",
-            "export.model")
+        .option("--export", "E", export_,
+                "qdq_onnx, trt_onnx (TensorRT's operators), matmul_nbits (ONNX Runtime), qoperator, "
+                "trt_cache; of a "
+                "checkpoint: compressed_tensors, autoawq, gptq, gptq_v2, modelopt, gguf",
+                "export.model")
+        .flag("--quantize-head", head_, "checkpoint formats: lm_head too", "export.head")
+        .flag("--parity", parity_,
+              "compressed_tensors: codes and scales as its own tools compute them, in bfloat16",
+              "export.parity")
+        .option("--shard-size", "BYTES", shard_, "checkpoint formats: largest file (default 5 GiB)",
+                "export.shard_size")
         .option("--opset", "N", opset_, "ONNX opset of the result (default: the input's)", "export.opset")
         .example("pare quantize vit.onnx --format int4 --group-size 32 -o int4.onnx")
+        .example("pare quantize llama --format W4A16 --export compressed_tensors -o llama-w4a16")
         .example("pare quantize resnet.onnx --format int8 -o int8.onnx \\")
         .example("    --data \"images.npy:layout=nhwc_to_nchw,scale=1/255,mean=0.286,std=0.353\"");
   }
@@ -85,8 +99,13 @@ class Quantize final : public Command {
     if (alpha_ >= 0) spec_.alpha = alpha_;
     if (alpha_ > 1 || spec_.rank < 1)
       fail(ErrorCode::kUsage, "{}", alpha_ > 1 ? "--alpha is a number from 0 to 1" : "--rank is at least 1");
-    const QuantizeChoices choices = quantize_choices(spec_);
+    if (export_ == "gguf" && gguf_written_type(spec_.scheme) != nullptr) return as_ggml(context);
+    QuantizeChoices choices = quantize_choices(spec_);
     check_export(export_, choices.spec);
+    if (is_checkpoint_form(export_)) {
+      const int code = as_checkpoint(context, choices);
+      if (code >= 0) return code;
+    }
     const bool needs_statistics = quant::needs_statistics(choices.spec);
     if (needs_statistics && data_.empty() && stats_.empty())
       throw make_error(ErrorCode::kUsage,
@@ -123,6 +142,7 @@ class Quantize final : public Command {
     const std::unique_ptr<LayerJournal> journal = LayerJournal::temporary(output_);
     input.journal = journal.get();
     QuantizeOutcome outcome = quantize_model(input, choices);
+    if (checkpoint_) return write_checkpoint(context, outcome, statistics);
     if (statistics.samples > 0) outcome.quantized.metadata["pare.data"] = statistics.data_hash.hex();
     WriteOptions write;
     write.opset = static_cast<int>(opset_);
@@ -162,6 +182,130 @@ class Quantize final : public Command {
     return values.empty() ? Statistics() : calibrate(graph, values, *calibration, options).statistics;
   }
 
+  Dialect dialect() const {
+    Dialect dialect = Dialect::kCompressedTensors;
+    dialect_from_name(export_, dialect);
+    return dialect;
+  }
+
+  void open_source() {
+    if (!is_directory(path_))
+      throw make_error(ErrorCode::kUsage, "{} is made of a checkpoint folder, and '{}' is none", export_,
+                       path_)
+          .at(path_);
+    if (dialect() == Dialect::kGguf)
+      check_output(output_, {path_});
+    else
+      check_checkpoint_output(output_);
+    checkpoint_ = open_checkpoint(path_);
+  }
+
+  // ggml's own rounding to one of its types.
+  int as_ggml(Context& context) {
+    open_source();
+    const GgmlType& type = *gguf_written_type(spec_.scheme);
+    context.document()["method"] = "rtn";
+    return finish_checkpoint(context, export_gguf(*checkpoint_, nullptr, type.name, output_, context.pool()));
+  }
+
+  ExportedCheckpoint write_layers(Context& context, const QuantizedSource& source) const {
+    if (dialect() == Dialect::kGguf)
+      return export_gguf(*checkpoint_, &source, "F16", output_, context.pool());
+    return export_checkpoint(*checkpoint_, source, dialect(), output_, shards());
+  }
+
+  // Without activations to look at, tensor by tensor; else (-1) checkpoint_ is set and `choices` are those of
+  // the dialect.
+  int as_checkpoint(Context& context, QuantizeChoices& choices) {
+    open_source();
+    choices.spec = checkpoint_spec(*checkpoint_, dialect(), choices.spec, head_);
+    if (!data_.empty() || !can_stream(choices.spec)) {
+      if (parity_) throw make_error(ErrorCode::kUsage, "--parity is for plain rounding, without --data");
+      return -1;
+    }
+    StreamOptions options;
+    options.dialect = dialect();
+    options.quantize_head = head_;
+    options.parity = parity_;
+    options.block_rows = spec_.scheme == "FP8_BLOCK" ? kFp8Block : 0;
+    options.pool = &context.pool();
+    std::vector<LeftFloat> left;
+    const std::unique_ptr<QuantizedSource> source = stream_source(*checkpoint_, choices.spec, options, &left);
+    const ExportedCheckpoint exported = write_layers(context, *source);
+    Json& json = context.document();
+    json["quantized"] = Json::array();
+    for (const LinearFormat& layer : source->model().layers)
+      json["quantized"].push_back({{"tensor", layer.module + ".weight"},
+                                   {"format", to_string(layer.weights)},
+                                   {"scales", row_groups(layer) * column_groups(layer)}});
+    json["skipped"] = Json::array();
+    for (const LeftFloat& one : left) json["skipped"].push_back({{"tensor", one.module}, {"why", one.why}});
+    context.print(fmt::format("{} layers quantized ({}), {} left in float", source->model().layers.size(),
+                              choices.spec.method == "rtn" || parity_ ? "rtn" : "search", left.size()));
+    json["method"] = choices.spec.method == "rtn" || parity_ ? "rtn" : "search";
+    return finish_checkpoint(context, exported);
+  }
+
+  int write_checkpoint(Context& context, QuantizeOutcome& outcome, const Statistics& statistics) {
+    make_globals_turnable(outcome);
+    std::unique_ptr<QuantizedSource> source = plan_source(*checkpoint_, outcome);
+    const ExportedCheckpoint exported = write_layers(context, *source);
+    Report r;
+    report_outcome(r, outcome);
+    for (const std::string& warning : r.warnings) context.warn(warning);
+    Json whole = report_to_json(r);
+    Json& json = context.document();
+    json["quantized"] = std::move(whole["quantized"]);
+    json["skipped"] = std::move(whole["skipped"]);
+    json["tables"] = std::move(whole["tables"]);
+    json["method"] = chosen_name(outcome, spec_);
+    if (statistics.samples > 0) json["data_hash"] = statistics.data_hash.hex();
+    context.print(fmt::format("{} weights and {} activations quantized ({}), {} left in float",
+                              outcome.plan.weights.size(), outcome.plan.activations.size(),
+                              chosen_name(outcome, spec_), r.skipped.size()));
+    return finish_checkpoint(context, exported);
+  }
+
+  WriteQuantizedOptions shards() const {
+    WriteQuantizedOptions options;
+    if (shard_ > 0) options.shard_bytes = shard_;
+    return options;
+  }
+
+  int finish_checkpoint(Context& context, const ExportedCheckpoint& exported) const {
+    Json& json = context.document();
+    json["output"] = output_;
+    json["scheme"] = spec_.scheme;
+    json["files"] = exported.written.files;
+    json["weight_bytes_before"] = exported.weight_bytes_before;
+    json["weight_bytes_after"] = exported.weight_bytes_after;
+    json["bits_per_weight"] = exported.parameters == 0
+                                  ? 0
+                                  : 8.0 * static_cast<double>(exported.weight_bytes_after) /
+                                        static_cast<double>(exported.parameters);
+    json["audit"] = audit_json(exported.audit);
+    context.print(fmt::format("weights: {} -> {}",
+                              bytes_text(static_cast<double>(exported.weight_bytes_before)),
+                              bytes_text(static_cast<double>(exported.weight_bytes_after))));
+    print_audit(context, exported.audit);
+    context.print(fmt::format("wrote {} ({} files)", output_, exported.written.files.size()));
+    return exported.audit.passed() ? 0 : 1;
+  }
+
+  static Json audit_json(const quant::AuditResult& audit) {
+    Json mismatches = Json::array();
+    for (const quant::Mismatch& mismatch : audit.mismatches)
+      mismatches.push_back({{"tensor", mismatch.tensor}, {"what", mismatch.what}});
+    return {{"passed", audit.passed()}, {"tensors", audit.tensors}, {"mismatches", std::move(mismatches)}};
+  }
+
+  static void print_audit(Context& context, const quant::AuditResult& audit) {
+    context.print(fmt::format("audit: {} ({} tensors read back and compared)",
+                              audit.passed() ? "passed" : "FAILED", audit.tensors));
+    for (std::size_t i = 0; i < audit.mismatches.size() && i < 10; ++i)
+      context.print("  " + audit.mismatches[i].tensor + ": " + audit.mismatches[i].what);
+  }
+
   void report(Context& context, const QuantizeOutcome& outcome, const quant::AuditResult& audit) const {
     Report r;
     report_outcome(r, outcome);
@@ -188,29 +332,24 @@ class Quantize final : public Command {
                                                      : 8.0 * static_cast<double>(after.weight_bytes) /
                                                            static_cast<double>(before.parameters);
     json["weight_mse"] = json_number(elements == 0 ? 0 : error / elements);
-    Json mismatches = Json::array();
-    for (const quant::Mismatch& mismatch : audit.mismatches)
-      mismatches.push_back({{"tensor", mismatch.tensor}, {"what", mismatch.what}});
-    json["audit"] = {
-        {"passed", audit.passed()}, {"tensors", audit.tensors}, {"mismatches", std::move(mismatches)}};
+    json["audit"] = audit_json(audit);
 
     context.print(fmt::format("{} weights and {} activations quantized ({}), {} left in float",
                               outcome.plan.weights.size(), outcome.plan.activations.size(),
                               chosen_name(outcome, spec_), r.skipped.size()));
     context.print(fmt::format("weights: {} -> {}", bytes_text(static_cast<double>(before.weight_bytes)),
                               bytes_text(static_cast<double>(after.weight_bytes))));
-    context.print(fmt::format("audit: {} ({} tensors read back and compared)",
-                              audit.passed() ? "passed" : "FAILED", audit.tensors));
-    for (std::size_t i = 0; i < audit.mismatches.size() && i < 10; ++i)
-      context.print("  " + audit.mismatches[i].tensor + ": " + audit.mismatches[i].what);
+    print_audit(context, audit);
     context.print(fmt::format("wrote {}", output_));
   }
 
   std::string path_, output_, data_, stats_, export_ = "qdq_onnx";
   std::int64_t samples_ = 0, opset_ = 0;
   double alpha_ = -1;
-  bool asymmetric_ = false;
-  std::vector<std::string> unmatched_;  // names of the calibration cache
+  bool asymmetric_ = false, head_ = false, parity_ = false;
+  std::int64_t shard_ = 0;
+  std::optional<Checkpoint> checkpoint_;  // set when a checkpoint format is written
+  std::vector<std::string> unmatched_;    // names of the calibration cache
   QuantizeSpec spec_;
 };
 

@@ -86,7 +86,7 @@ void check_weight(const Format& f) {
   if (has_blocks(f) != (f.block > 0))
     throw make_error(ErrorCode::kUsage, "weights with {} of {}", name(f.granularity), f.block)
         .hint("granularity: block needs a group_size above 0");
-  if (f.scales != DType::kF32 && !has_blocks(f))
+  if ((f.scales == DType::kE4M3FN || f.scales == DType::kE8M0) && !has_blocks(f))
     throw make_error(ErrorCode::kUsage, "weights in {} have scales for blocks", to_string(f))
         .hint("granularity: block");
 }
@@ -259,6 +259,10 @@ const std::vector<Scheme>& schemes() {
       {"FP8", "FP8 E4M3 weights and activations per tensor", tensor(DType::kE4M3FN), a("fp8")},
       {"FP8_DYNAMIC", "FP8 weights per channel, FP8 activations with a scale a token at run time", w("fp8"),
        per_token(a("fp8"))},
+      {"FP8_BLOCK",
+       "FP8 weights in blocks of 128x128 (checkpoint formats; per channel elsewhere), FP8 activations at run "
+       "time",
+       w("fp8"), per_token(a("fp8"))},
       {"NVFP4A16", "as nvfp4", w("nvfp4"), {}},
       {"NVFP4", "as nvfp4_w4a4", w("nvfp4"), a("nvfp4")},
       {"MXFP4A16", "as mxfp4", w("mxfp4"), {}},

@@ -50,7 +50,8 @@ struct ScalePlaces {
 
 Tensor scale_tensor(const GridFormat& format, const Grid& grid, const ScalePlaces& places) {
   const std::vector<float> written = written_scales(format, grid);
-  if (format.scales == DType::kF32) return places.floats(written);
+  // Scales rounded to 16 bits for checkpoint files are float32 in a graph.
+  if (format_info(format.scales).bits >= 16) return places.floats(written);
   const FormatInfo& info = format_info(format.scales);
   if (info.bits != 8) fail(ErrorCode::kUnsupported, "scales in {} are not written", name(format.scales));
   std::vector<std::uint8_t> bytes(written.size());

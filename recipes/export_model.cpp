@@ -9,6 +9,7 @@
 #include "graphsurgeon/matmul_nbits.h"
 #include "graphsurgeon/qoperator.h"
 #include "graphsurgeon/tensorrt_forms.h"
+#include "recipes/export_checkpoint.h"
 
 namespace pare {
 namespace {
@@ -39,10 +40,12 @@ void note_left(const QuantizedFormReport& report, const char* form, std::vector<
 }  // namespace
 
 void check_export(const std::string& form, const quant::Spec& spec) {
+  if (is_checkpoint_form(form)) return;  // what it holds is known layer by layer
   if (std::none_of(std::begin(kForms), std::end(kForms), [&](const char* known) { return form == known; }))
     throw make_error(ErrorCode::kUnsupported, "this build does not write {}", form)
         .at("export.model")
-        .hint("one of qdq_onnx, trt_onnx, matmul_nbits, qoperator, trt_cache");
+        .hint("one of qdq_onnx, trt_onnx, matmul_nbits, qoperator, trt_cache; of checkpoints " +
+              checkpoint_forms());
   const quant::Format &w = spec.weights, &a = spec.activations;
   if (form == "trt_onnx" && spec.target != quant::Target::kTensorRT)
     refuse(form, "is for target tensorrt", "target: tensorrt");

@@ -47,11 +47,14 @@ std::size_t take_disk_space(std::size_t bytes) {
   return bytes;
 }
 
-// Writes all of it; returns 0 or an errno. A simulated full disk takes what fits first, as a real one.
-int write_all(int descriptor, const char* data, std::size_t size) {
+// Writes all of it, at the end (offset < 0) or at a place; returns 0 or an errno. A simulated full disk takes
+// what fits first, as a real one.
+int write_all(int descriptor, const char* data, std::size_t size, off_t offset = -1) {
   const std::size_t fits = take_disk_space(size);
   for (std::size_t done = 0; done < fits;) {
-    const ssize_t count = ::write(descriptor, data + done, fits - done);
+    const ssize_t count =
+        offset < 0 ? ::write(descriptor, data + done, fits - done)
+                   : ::pwrite(descriptor, data + done, fits - done, offset + static_cast<off_t>(done));
     if (count < 0 && errno != EINTR) return errno;
     if (count > 0) done += static_cast<std::size_t>(count);
   }
@@ -138,6 +141,14 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::write(std::string_view text) {
   write(std::span(reinterpret_cast<const std::byte*>(text.data()), text.size()));
+}
+
+void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  PARE_ASSERT(descriptor_ >= 0);
+  const int error_number = write_all(descriptor_, reinterpret_cast<const char*>(bytes.data()), bytes.size(),
+                                     static_cast<off_t>(offset));
+  if (error_number != 0) fail_io("write", error_number);
+  written_ += bytes.size();
 }
 
 void AtomicFile::seal() {

@@ -30,7 +30,10 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  std::uint64_t written() const { return written_; }  // bytes given to write() so far
+  // At a place, in any order, of a file whose layout is known. Every byte must be written once; not to be
+  // mixed with write().
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  std::uint64_t written() const { return written_; }  // bytes given to write() and write_at() so far
 
   // For a library that opens the file itself (HDF5): it may truncate and write this path, must have closed
   // it before commit(), and must not replace it by another file. Do not mix with write().

@@ -44,10 +44,7 @@ std::string fp4_algorithm(const CodeFormat& w, const CodeFormat& in) {
 
 std::string int_algorithm(const CodeFormat& w, const CodeFormat& in) {
   if (!w.symmetric) return "";
-  if (w.bits == 4 && w.group > 0 && w.row_group == 1) {
-    if (!in.active()) return "W4A16_AWQ";
-    return is_static_tensor(in, DType::kE4M3FN) ? "W4A8_AWQ" : "";
-  }
+  if (w.bits == 4 && w.group > 0 && w.row_group == 1) return in.active() ? "" : "W4A16_AWQ";
   if (w.bits != 8 || w.group != 0 || w.row_group != 1) return "";
   if (!in.active()) return "W8A16";
   return is_static_tensor(in, DType::kI8) ? "W8A8_SQ_PER_CHANNEL" : "";
@@ -58,7 +55,7 @@ Json algorithm_json(const LinearFormat& layer, bool factors) {
   const std::string algorithm = modelopt_algorithm(layer);
   Json json = {{"quant_algo", algorithm}};
   if (layer.weights.group > 0 && layer.weights.row_group == 1) json["group_size"] = layer.weights.group;
-  if (algorithm == "W4A16_AWQ" || algorithm == "W4A8_AWQ") {
+  if (algorithm == "W4A16_AWQ") {
     json["has_zero_point"] = false;
     json["pre_quant_scale"] = factors;
   }
@@ -127,8 +124,7 @@ std::string modelopt_why_not(const LinearFormat& layer) {
   if (algorithm.empty())
     return fmt::format("is coded as {} with inputs in {}", to_string(layer.weights),
                        layer.inputs.active() ? to_string(layer.inputs) : "float");
-  if (layer.input_factors && algorithm != "W4A16_AWQ" && algorithm != "W4A8_AWQ")
-    return "has factors before its input";
+  if (layer.input_factors && algorithm != "W4A16_AWQ") return "has factors before its input";
   if (layer.weights.group > 0 && layer.ins % layer.weights.group != 0)
     return fmt::format("has {} inputs, which groups of {} do not divide", layer.ins, layer.weights.group);
   if (algorithm == "FP8_PB_WO" && layer.outs % kBlock != 0)

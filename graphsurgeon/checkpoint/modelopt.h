@@ -6,7 +6,7 @@
 //   W4A8_NVFP4_FP8   E2M1 in 16, two levels    weight U8 [out, in/2], weight_scale F8_E4M3,
 //                                                                    weight_scale_2 F32 (multiplies)
 //   W4A8_MXFP4_FP8, MXFP8      E2M1, E4M3 in 32, scales E8M0        weight, weight_scale U8 [out, in/32]
-//   W4A16_AWQ, W4A8_AWQ        int4 in groups                       weight U8 [out/2, in], weight_scale [out,
+//   W4A16_AWQ        int4 in groups                       weight U8 [out/2, in], weight_scale [out,
 //   in/g],
 //                                                                    pre_quant_scale [in] where there are
 //                                                                    factors

@@ -160,26 +160,52 @@ void to_signed(QuantizedLinear& layer) {
   layer.weights.codes = signed_type(layer.weights.codes);
 }
 
+namespace {
+
+constexpr int kNeighbours = 3;  // float32 numbers around 1 / global; the fitting one is next to it
+
+// A divisor (factor) of which every scale makes the step that `global` makes; 0 where there is none.
+float turned(float global, bool divides, const std::vector<float>& scales) {
+  float candidate = 1 / global;
+  for (int i = 0; i < kNeighbours; ++i) candidate = std::nextafter(candidate, 0.0f);
+  for (int i = 0; i <= 2 * kNeighbours; ++i, candidate = std::nextafter(candidate, INFINITY)) {
+    const bool same = std::all_of(scales.begin(), scales.end(), [&](float scale) {
+      return divides ? scale / candidate == scale * global : scale * candidate == scale / global;
+    });
+    if (same) return candidate;
+  }
+  return 0;
+}
+
+}  // namespace
+
 bool turn_global(QuantizedLinear& layer, bool divides) {
   if (!layer.weights.two_levels() || layer.global_divides == divides) return true;
-  constexpr int kNeighbours = 4;  // float32 numbers around 1 / global; the fitting one is next to it
-  float candidate = 1 / layer.global;
-  for (int i = 0; i < kNeighbours; ++i) candidate = std::nextafter(candidate, 0.0f);
-  std::vector<float> distinct = layer.scales;
-  std::sort(distinct.begin(), distinct.end());
-  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-  for (int i = 0; i <= 2 * kNeighbours; ++i, candidate = std::nextafter(candidate, INFINITY)) {
-    const bool same = std::all_of(distinct.begin(), distinct.end(), [&](float scale) {
-      const float step = divides ? scale / candidate : scale * candidate;
-      return step == step_of(layer, scale);
-    });
-    if (!same) continue;
-    layer.global = candidate;
-    layer.global_divides = divides;
-    if (layer.inputs.two_levels() && layer.input_scale != 0) layer.input_scale = 1 / layer.input_scale;
-    return true;
+  if (!layer.scales.empty()) {
+    std::vector<float> distinct = layer.scales;
+    std::sort(distinct.begin(), distinct.end());
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+    const float global = turned(layer.global, divides, distinct);
+    if (global == 0) return false;
+    layer.global = global;
   }
-  return false;
+  layer.global_divides = divides;
+  if (layer.inputs.two_levels() && layer.input_scale != 0) layer.input_scale = 1 / layer.input_scale;
+  return true;
+}
+
+float turnable_global(float global) {
+  constexpr int kFarthest = 1 << 12;  // one in a few dozen fits
+  // Significands of E4M3; powers of two change nothing.
+  const std::vector<float> scales = {8, 9, 10, 11, 12, 13, 14, 15};
+  float below = global, above = global;
+  for (int i = 0; i < kFarthest; ++i) {
+    if (turned(above, true, scales) != 0) return above;
+    if (turned(below, true, scales) != 0) return below;
+    above = std::nextafter(above, INFINITY);
+    below = std::nextafter(below, 0.0f);
+  }
+  return global;
 }
 
 const char* name(Dialect dialect) { return kDialects[static_cast<int>(dialect)]; }

@@ -85,6 +85,10 @@ void to_signed(QuantizedLinear& layer);
 // False, and nothing is changed, where no float32 near 1 / global does.
 bool turn_global(QuantizedLinear& layer, bool divides);
 
+// The float32 nearest to `global` that turn_global can turn for every E4M3 scale: multiplying by it and
+// dividing by a neighbour of its inverse give the same bits. A change of a few units in the last place.
+float turnable_global(float global);
+
 enum class Dialect { kCompressedTensors, kAutoAwq, kGptq, kGptqV2, kModelOpt, kGguf };
 const char* name(Dialect dialect);  // "compressed_tensors", "autoawq", "gptq", "gptq_v2", "modelopt", "gguf"
 bool dialect_from_name(const std::string& text, Dialect& out);  // "awq" is autoawq
@@ -107,6 +111,7 @@ struct QuantizedModel {
   std::vector<FloatTensor> floats;   // that stay as they are: embeddings, norms, biases, ignored layers
   // Linear modules among `floats` (lm_head, a router): files name what they left alone.
   std::vector<std::string> ignored;
+  bool untied = false;                 // the head has codes of its own now: config.json must say so
   DType kv_cache = DType::kUndefined;  // kE4M3FN, kI8: the cache is quantized by kv_scales
   std::vector<KvScales> kv_scales;
   std::vector<std::pair<std::string, std::string>> provenance;  // for config.json: pare version, hashes

@@ -11,20 +11,32 @@
 namespace pare {
 
 struct WriteQuantizedOptions {
-  std::int64_t shard_bytes = std::int64_t{5} << 30;  // a larger tensor has a shard of its own
+  std::int64_t shard_bytes = std::int64_t{5} << 30;  // a larger layer has a shard of its own
 };
 
 struct WrittenCheckpoint {
   std::vector<std::string> files;  // names in the folder
   std::int64_t bytes = 0;          // of tensors
   std::int64_t tensors = 0;
+  // By layer, in the order of the model: a hash of what the layer's codes mean (hash_of_values), for the
+  // proof that the files hold it.
+  std::vector<std::uint64_t> values;
 };
 
-// Layers are asked for one after the other and are gone when the next one comes. Every file is complete or
-// absent; config.json is the last, so a folder without it is no model. `path` is a folder, made if it is
-// missing (GGUF: a file); one that holds another model: Error kUsage. Errors: those of check_dialect, before
-// anything is written; kDevice (disk full), which leaves nothing under a final name.
+// Layers are asked for one after the other, in the natural order of their names, and are gone when the next
+// one comes. Every file is complete or absent, and all appear together at the end, config.json last. `path`
+// is a folder, made if it is missing. Errors, all before anything is written but the last: those of
+// check_dialect; kUsage for a folder that holds a model; kDevice (disk full), after which no file is left.
 WrittenCheckpoint write_quantized(const QuantizedSource& source, Dialect dialect, const std::string& path,
                                   const WriteQuantizedOptions& options = {});
+
+// Error kUsage when a checkpoint cannot be written to `path`: it holds a model, or is a file.
+void check_checkpoint_output(const std::string& path);
+
+// Of the dequantized weight: every bit counts but the sign of zero.
+std::uint64_t hash_of_values(const QuantizedLinear& layer);
+
+// "layer 2" before "layer 10".
+bool natural_less(const std::string& a, const std::string& b);
 
 }  // namespace pare

@@ -124,6 +124,8 @@ ModelConfig gguf_config(const GgufFile& file) {
   c.activation = "silu";
   c.tied = find_tensor(file, "output.weight") == nullptr;
   c.attention_bias = find_tensor(file, "blk.0.attn_q.bias") != nullptr;
+  c.output_bias = find_tensor(file, "blk.0.attn_output.bias") != nullptr;
+  c.mlp_bias = find_tensor(file, "blk.0.ffn_up.bias") != nullptr;
   const GgufTensor* embedding = find_tensor(file, "token_embd.weight");
   if (embedding == nullptr || embedding->dims.size() != 2)
     throw make_error(ErrorCode::kBadFile, "there is no token_embd.weight").at(file.path);

@@ -22,4 +22,7 @@ std::unique_ptr<WeightStore> gguf_weights(std::shared_ptr<const GgufFile> file);
 // scores ("llama"). Errors: kUnsupported for others, by name; kBadFile.
 TokenizerSpec gguf_tokenizer(const GgufFile& file);
 
+// How llama.cpp splits text under the name `pre` of tokenizer.ggml.pre. Error kUnsupported for others.
+std::vector<TokenizerSpec::Step> gguf_pre_tokenizer(const std::string& pre, const std::string& path);
+
 }  // namespace pare

@@ -32,7 +32,9 @@ Step split(const char* expression) {
   return s;
 }
 
-std::vector<Step> pre_tokenizer(const std::string& pre, const std::string& path) {
+}  // namespace
+
+std::vector<Step> gguf_pre_tokenizer(const std::string& pre, const std::string& path) {
   if (pre == "gpt-2" || pre == "default" || pre.empty()) return {byte_level(true)};
   if (pre == "smollm") {
     Step digits = step("Digits");
@@ -54,6 +56,8 @@ std::vector<Step> pre_tokenizer(const std::string& pre, const std::string& path)
       .hint("known are gpt-2, default, smollm, llama-bpe and qwen2");
 }
 
+namespace {
+
 class Builder {
  public:
   explicit Builder(const GgufFile& file) : file_(file) { spec_.where = file.path; }
@@ -63,7 +67,7 @@ class Builder {
     read_pieces();
     if (model == "gpt2") {
       read_merges();
-      spec_.pre_tokenizers = pre_tokenizer(file_.text("tokenizer.ggml.pre", ""), file_.path);
+      spec_.pre_tokenizers = gguf_pre_tokenizer(file_.text("tokenizer.ggml.pre", ""), file_.path);
       spec_.decoders = {step("ByteLevel")};
     } else if (model == "llama") {
       sentence_piece();

@@ -1,0 +1,42 @@
+// Checkpoint formats as results: --export compressed_tensors, autoawq, gptq, gptq_v2, modelopt, gguf. From a
+// source of layers (stream_source.h, plan_source.h) to a folder that was read back and compared.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graphsurgeon/checkpoint/write_quantized.h"
+#include "quant/audit.h"
+#include "quant/spec.h"
+#include "recipes/stream_source.h"
+
+namespace pare {
+
+// Is `form` (export.model) one of them?
+bool is_checkpoint_form(const std::string& form);
+std::string checkpoint_forms();  // "compressed_tensors, autoawq, ..."
+
+// The spec as the files of the dialect need it: scales of their types (quantized_layers.h), one global scale
+// for layers that are fused, the head and what chooses experts left float (unless `quantize_head`).
+quant::Spec checkpoint_spec(const Checkpoint& checkpoint, Dialect dialect, quant::Spec spec,
+                            bool quantize_head);
+
+struct ExportedCheckpoint {
+  WrittenCheckpoint written;
+  quant::AuditResult audit;
+  std::int64_t weight_bytes_before = 0, weight_bytes_after = 0, parameters = 0;
+};
+
+// Writes, opens what was written by the ordinary reader, and compares what every layer means with what was
+// given, in every bit.
+ExportedCheckpoint export_checkpoint(const Checkpoint& checkpoint, const QuantizedSource& source,
+                                     Dialect dialect, const std::string& path,
+                                     const WriteQuantizedOptions& options);
+
+// The same as one GGUF file. With a source: its codes. Without: ggml's own rounding to `type` (Q4_0, Q4_1,
+// Q8_0, Q4_K), and the proof is that every tensor reads back within 10 dB of what it was.
+ExportedCheckpoint export_gguf(const Checkpoint& checkpoint, const QuantizedSource* source,
+                               const std::string& type, const std::string& path, ThreadPool& pool);
+
+}  // namespace pare
