@@ -1,8 +1,11 @@
+#include <algorithm>
+
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
+#include "graphsurgeon/checkpoint/convert_quantized.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/onnx/write.h"
 #include "graphsurgeon/qoperator.h"
@@ -11,37 +14,48 @@
 namespace pare {
 namespace {
 
-constexpr const char* kForms[] = {"qdq", "qoperator", "onnx"};
+constexpr const char* kForms[] = {"qdq",     "qoperator", "onnx", "float",   "compressed_tensors",
+                                  "autoawq", "awq",       "gptq", "gptq_v2", "modelopt",
+                                  "gguf"};
 
 class Convert final : public Command {
  public:
   const char* name() const override { return "convert"; }
   const char* what() const override {
-    return "a model in another form: quantized operators, a checkpoint as ONNX";
+    return "a model in another form: quantized operators, a checkpoint as ONNX or in another tool's format";
   }
 
   void declare(Args& args) override {
-    args.positional("IN", path_, "ONNX file; for onnx a checkpoint folder or GGUF file", true)
+    args.positional("IN", path_,
+                    "ONNX file; for onnx a checkpoint folder or GGUF file; else a checkpoint folder", true)
         .option("-o,--output", "OUT", output_, "where to write the result")
         .required()
         .option("--to", "FORM", to_,
-                "qdq (DequantizeLinear, operator, QuantizeLinear), qoperator (QLinearConv ...) or onnx (a "
-                "checkpoint)")
+                "qdq (DequantizeLinear, operator, QuantizeLinear), qoperator (QLinearConv ...), onnx (a "
+                "checkpoint); of a quantized checkpoint compressed_tensors, autoawq, gptq, gptq_v2, modelopt "
+                "or gguf "
+                "with the same codes and scales, float (dequantized)")
         .required()
         .flag("--with-cache", cache_,
               "onnx: with inputs and outputs for keys and values, for a token at a time")
         .example("pare convert old_int8.onnx -o int8.onnx --to qdq")
-        .example("pare convert prose-llama -o prose.onnx --to onnx");
+        .example("pare convert prose-llama -o prose.onnx --to onnx")
+        .example("pare convert llama-awq -o llama-ct --to compressed_tensors");
   }
 
   int run(Context& context) override {
-    if (to_ != kForms[0] && to_ != kForms[1] && to_ != kForms[2]) {
-      const std::string nearest = nearest_word(to_, kForms, 3);
+    if (std::none_of(std::begin(kForms), std::end(kForms), [&](const char* form) { return to_ == form; })) {
+      const std::string nearest = nearest_word(to_, kForms, std::size(kForms));
       throw make_error(ErrorCode::kUsage, "--to {} is not a form", to_)
-          .hint(nearest.empty() ? "Choose qdq, qoperator or onnx." : fmt::format("Was '{}' meant?", nearest));
+          .hint(nearest.empty()
+                    ? "Choose qdq, qoperator, onnx, float, compressed_tensors, autoawq, gptq, gptq_v2, "
+                      "modelopt or gguf."
+                    : fmt::format("Was '{}' meant?", nearest));
     }
     if (to_ == "onnx") return export_checkpoint(context);
     if (cache_) throw make_error(ErrorCode::kUsage, "--with-cache is for --to onnx").at("--with-cache");
+    if (Dialect dialect; to_ == "float" || dialect_from_name(to_, dialect))
+      return convert_checkpoint(context);
     std::vector<std::string> odd;
     Graph graph = load_model(path_, &odd);
     for (const std::string& text : odd) context.warn(text);
@@ -87,6 +101,31 @@ class Convert final : public Command {
     json["nodes_after"] = count_nodes(graph);
     context.print(fmt::format("wrote {} (opset {}, {} nodes, {} bytes)", output_, written.opset,
                               count_nodes(graph), written.bytes));
+    return 0;
+  }
+
+  int convert_checkpoint(Context& context) const {
+    if (model_kind(path_) != ModelKind::kCheckpoint)
+      throw make_error(ErrorCode::kUsage, "--to {} is for a checkpoint folder", to_)
+          .at(path_)
+          .hint("`pare quantize MODEL --export FORM` writes a quantized model out of a float one");
+    const Checkpoint checkpoint = open_checkpoint(path_);
+    ConvertedCheckpoint converted;
+    Dialect dialect = Dialect::kCompressedTensors;
+    if (dialect_from_name(to_, dialect))
+      converted = convert_quantized(checkpoint, dialect, output_, context.pool());
+    else
+      converted.written = write_dequantized(checkpoint, output_);
+    Json& json = context.document();
+    json["output"] = output_;
+    json["layers"] = checkpoint.quantized->model().layers.size();
+    json["tensors"] = converted.written.tensors;
+    json["bytes"] = converted.written.bytes;
+    json["compared"] = converted.layers;
+    context.print(fmt::format("wrote {} ({} layers, {} tensors, {} bytes){}", output_,
+                              checkpoint.quantized->model().layers.size(), converted.written.tensors,
+                              converted.written.bytes,
+                              converted.layers > 0 ? "; every layer read back is the same" : ""));
     return 0;
   }
 

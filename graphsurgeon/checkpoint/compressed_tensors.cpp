@@ -65,6 +65,8 @@ std::string ct_why_not(const LinearFormat& layer) {
   const CodeFormat& w = layer.weights;
   if (layer.in_first) return "stores its weight [in, out]";
   if (layer.input_factors) return "has factors before its input";
+  // actorder "group" was removed: version 0.20 refuses the config.
+  if (layer.act_order) return "has groups in another order than its inputs";
   if (w.group > 0 && !is_block(w) && layer.ins % w.group != 0)
     return fmt::format("has {} inputs, which groups of {} do not divide", layer.ins, w.group);
   if (const std::string why = why_not_inputs(layer.inputs); !why.empty()) return why;

@@ -172,7 +172,11 @@ class Writer {
       json["tie_word_embeddings"] = false;
       if (json.contains("text_config")) json["text_config"]["tie_word_embeddings"] = false;
     }
-    json["quantization_config"] = info_.config(model);
+    json.erase("compression_config");
+    if (info_.config != nullptr)
+      json["quantization_config"] = info_.config(model);
+    else
+      json.erase("quantization_config");
     for (const auto& [key, value] : model.provenance) json["pare"][key] = value;
     return dump(json, 2) + "\n";
   }
@@ -246,6 +250,17 @@ WrittenCheckpoint write_quantized(const QuantizedSource& source, Dialect dialect
   check_checkpoint_output(path);
   return with_context(fmt::format("writing the checkpoint '{}'", path),
                       [&] { return Writer(source, dialect_info(dialect), path, options).run(); });
+}
+
+WrittenCheckpoint write_floats(const QuantizedSource& source, const std::string& path,
+                               const WriteQuantizedOptions& options) {
+  PARE_ASSERT(source.model().layers.empty());
+  check_checkpoint_output(path);
+  DialectInfo info = dialect_info(Dialect::kCompressedTensors);
+  info.config = nullptr;
+  info.kv_tensors = nullptr;
+  return with_context(fmt::format("writing the checkpoint '{}'", path),
+                      [&] { return Writer(source, info, path, options).run(); });
 }
 
 }  // namespace pare

@@ -30,6 +30,10 @@ struct WrittenCheckpoint {
 WrittenCheckpoint write_quantized(const QuantizedSource& source, Dialect dialect, const std::string& path,
                                   const WriteQuantizedOptions& options = {});
 
+// The floats of a model without layers, as a checkpoint without a quantization_config.
+WrittenCheckpoint write_floats(const QuantizedSource& source, const std::string& path,
+                               const WriteQuantizedOptions& options = {});
+
 // Error kUsage when a checkpoint cannot be written to `path`: it holds a model, or is a file.
 void check_checkpoint_output(const std::string& path);
 

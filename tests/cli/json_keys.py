@@ -64,6 +64,9 @@ def commands(folder):
     yield ['compare', folder + '/run', folder + '/other']
     yield ['inspect', RESNET, '--layers']
     yield ['inspect', CHECKPOINT, '--layers', '--verify-data']
+    quantized = os.path.join(SOURCE, 'tests', 'golden', 'quantized', 'ct_w8a8')
+    yield ['inspect', quantized, '--layers']
+    yield ['convert', quantized, '-o', folder + '/checkpoint', '--to', 'compressed_tensors']
     yield ['generate', os.path.join(SOURCE, 'tests', 'golden', 'generate'), '--prompt', 'abc', '--max-tokens', '3']
     yield ['infer', RESNET, '--input', f'image={folder}/x.npy']
     yield ['surgeon', 'simplify', RESNET, '-o', folder + '/small.onnx']

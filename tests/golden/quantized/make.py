@@ -2,7 +2,8 @@
 """Tiny random Llama models, quantized by the code of the peers (tests/interop/quantized_peers.py), with the SHA-256 of
 every weight as the peer dequantizes it.
 
-    tests/golden/quantized/make.py [NAME...]     in the environment of scripts/interop-quantized (its --python prints it)
+    tests/golden/quantized/make.py [NAME...]         in the environment of scripts/interop-quantized (its --python prints it)
+    tests/golden/quantized/make.py --model FOLDER    the float model alone
 
 Each folder gets config.json, model.safetensors, for Model Optimizer hf_quant_config.json, and expected.json: {weight:
 [type in which the peer computes, SHA-256 of its bytes]}. tests/unit/graphsurgeon/quantized_read_test.cpp compares.
@@ -38,6 +39,8 @@ def tiny(folder):
 
 def main():
     torch.set_num_threads(1)
+    if sys.argv[1:2] == ['--model']:
+        return tiny(sys.argv[2])
     with tempfile.TemporaryDirectory() as source:
         tiny(source)
         for name in sys.argv[1:] or peers.KINDS:
