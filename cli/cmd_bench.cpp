@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/isa.h"
 #include "engine/base/json.h"
+#include "engine/build/bench_contexts.h"
 #include "engine/build/lower_cpu.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/load.h"
@@ -23,16 +24,19 @@ class Bench final : public Command {
 
   void declare(Args& args) override {
     args.positional("MODEL", path_, "ONNX file, or an engine that `pare build` wrote")
-        .option("--batch", "N", batch_, "samples at a time (default 1; an engine has its own)")
+        .option("--batch", "N", batch_,
+                "samples at a time (default 1; of an engine: the optimum of its profile)")
         .option("--input-shape", "NAME=1x3x224x224", shapes_, "shape of an input that the model leaves open")
         .option("--iterations", "N", iterations_, "timed runs (default: about 3 seconds)")
         .option("--warmup", "N", warmup_, "runs before that (default 3)")
+        .option("--contexts", "N", contexts_, "engines: also the throughput of N contexts at the same time")
         .flag("--profile-layers", profile_, "milliseconds of each node, slowest first")
         .flag("--fake-quant", fake_, "quantized layers as float fake quantization, not integer kernels")
         .example("pare bench resnet.onnx --batch 64 --threads 2 --profile-layers");
   }
 
   int run(Context& context) override {
+    if (contexts_ < 1 || contexts_ > 64) fail(ErrorCode::kUsage, "--contexts counts from 1 to 64");
     if (batch_ < 1 || warmup_ < 0 || iterations_ < 0)
       fail(ErrorCode::kUsage, "--batch, --warmup and --iterations count: batch from 1, the others from 0");
     if (model_kind(path_) == ModelKind::kEngine) return bench_engine(context);
@@ -70,19 +74,23 @@ class Bench final : public Command {
  private:
   // Launches of the whole captured graph, inputs and outputs on the device; with copies apart.
   int bench_engine(Context& context) {
-    const OpenEngine engine = open_engine(context, path_);
-    batch_ = engine.file.provenance.batch;
-    engine.runner->run(random_engine_inputs(engine.file.plan, context.seed()));
-    const std::int64_t count = iterations_ == 0 ? 200 : iterations_;
+    const std::unique_ptr<Engine> engine = open_engine(context, path_);
+    const std::vector<Tensor> inputs = engine_bench_inputs(context, *engine);
+    if (!inputs.empty() && !inputs[0].dims().empty()) batch_ = inputs[0].dims()[0];
+    EngineRunner& runner = engine->at(inputs);
+    runner.run(inputs);
+    const bool cpu = engine->file().is_cpu();
+    const std::int64_t count = iterations_ == 0 ? (cpu ? 50 : 200) : iterations_;
     const BenchTimes times =
-        engine.runner->bench(static_cast<int>(count), static_cast<int>(warmup_ == 3 ? 20 : warmup_));
-    device_ = device_text(cuda_backend().facts());
+        runner.bench(static_cast<int>(count), static_cast<int>(warmup_ == 3 && !cpu ? 20 : warmup_));
+    device_ = device_of(context, *engine);
     report(context, times.milliseconds);
+    if (contexts_ > 1) bench_together(context, runner, inputs, static_cast<int>(count));
     context.document()["with_copies_ms"] = times.with_copies_ms;
     context.print(
         fmt::format("with inputs from and outputs to the host: median {:.3f} ms", times.with_copies_ms));
     if (!profile_) return 0;
-    std::vector<LayerTime> layers = engine.runner->profile(7);
+    std::vector<LayerTime> layers = runner.profile(7);
     double total = 0;
     for (const LayerTime& row : layers) total += row.microseconds;
     std::stable_sort(layers.begin(), layers.end(),
@@ -95,6 +103,42 @@ class Bench final : public Command {
     }
     context.document()["layers"] = std::move(list);
     return 0;
+  }
+
+  // --batch and --input-shape choose another shape of the engine's profile.
+  std::vector<Tensor> engine_bench_inputs(Context& context, const Engine& engine) const {
+    const EngineFile& file = engine.file();
+    if (file.graph == nullptr || (batch_ == 1 && shapes_.empty()))
+      return random_engine_inputs(file.plan, context.seed());
+    std::vector<std::pair<std::string, Dims>> shapes;
+    for (const int id : file.plan.inputs) {
+      const PlanTensor& t = file.plan.tensors[static_cast<std::size_t>(id)];
+      shapes.emplace_back(t.name, t.dims);
+      if (batch_ != 1 && !t.dims.empty()) shapes.back().second[0] = batch_;
+    }
+    for (const std::string& text : shapes_) shapes.push_back(parse_input_shape(text));
+    return synthetic_inputs(model_inputs(*file.graph), batch_, shapes, context.seed());
+  }
+
+  void bench_together(Context& context, EngineRunner& first, const std::vector<Tensor>& inputs, int repeats) {
+    const int threads = std::max(1, context.pool().threads() / static_cast<int>(contexts_));
+    std::vector<std::unique_ptr<EngineRunner>> owned;
+    std::vector<EngineRunner*> all = {&first};
+    for (std::int64_t i = 1; i < contexts_; ++i) {
+      owned.push_back(first.context(threads));
+      all.push_back(owned.back().get());
+    }
+    const ContextTimes times = bench_contexts(all, inputs, repeats);
+    const double one = times.one_per_second * static_cast<double>(batch_),
+                 together = times.all_per_second * static_cast<double>(batch_);
+    context.document()["contexts"] = {{"count", contexts_},
+                                      {"one_per_second", one},
+                                      {"all_per_second", together},
+                                      {"same_bits", times.same_bits}};
+    context.print(fmt::format("{} contexts: {:.1f} samples a second, {:.2f} times one ({:.1f}); {}",
+                              contexts_, together, together / one, one,
+                              times.same_bits ? "the same bits" : "OUTPUTS DIFFER"));
+    if (!times.same_bits) fail(ErrorCode::kInternal, "contexts of one engine gave different outputs");
   }
 
   static double timed(Session& session, const std::vector<Tensor>& inputs) {
@@ -155,7 +199,7 @@ class Bench final : public Command {
 
   std::string path_, device_;
   std::vector<std::string> shapes_;
-  std::int64_t batch_ = 1, iterations_ = 0, warmup_ = 3;
+  std::int64_t batch_ = 1, iterations_ = 0, warmup_ = 3, contexts_ = 1;
   bool profile_ = false, fake_ = false;
 };
 

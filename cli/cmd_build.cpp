@@ -1,19 +1,20 @@
 #include <algorithm>
-#include <chrono>
 
 #include "cli/commands.h"
+#include "cli/engine_report.h"
 #include "cli/engine_run.h"
 #include "cli/version.h"
+#include "datasets/dataset.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
 #include "engine/base/sha256.h"
+#include "engine/build/cpu_engine.h"
 #include "engine/build/make_plan.h"
 #include "engine/build/memory_plan.h"
 #include "engine/build/refit.h"
 #include "eval/report_render.h"
 #include "graphsurgeon/load.h"
-#include "graphsurgeon/simplify.h"
 
 namespace pare {
 namespace {
@@ -21,15 +22,28 @@ namespace {
 class Build final : public Command {
  public:
   const char* name() const override { return "build"; }
-  const char* what() const override { return "a fused engine for the GPU at hand, its kernels timed here"; }
+  const char* what() const override {
+    return "a fused engine for the GPU at hand or for the CPU, its kernels timed here";
+  }
 
   void declare(Args& args) override {
     args.positional("MODEL", path_, "ONNX file, perhaps with Q/DQ")
         .option("-o,--output", "ENGINE", output_, "where to write the engine")
         .option("--batch", "N", batch_, "samples at a time (default 1)")
         .option("--input-shape", "NAME=1x3x224x224", shapes_, "shape of an input that the model leaves open")
-        .option("--precision", "P", precision_, "how float values are stored: fp16 (default), bf16, fp32",
-                "build.precision")
+        .option(
+            "--precision", "P", precision_,
+            "how float values are stored: fp16 (default on a GPU), bf16, fp32 (on the CPU), or tf32: stored "
+            "as fp32, products in TF32",
+            "build.precision")
+        .option("--profile", "NAME=MINxOPTxMAX", profiles_,
+                "sizes that an open dimension may have (once for each): timed at OPT, MIN and MAX prepared")
+        .flag("--weights-apart", apart_,
+              "weights go to the folder `weights` beside the engine, shared by engines of one model")
+        .option("--portable", "sm_80,sm_90a", portable_,
+                "kernels for these architectures, compiled here without a GPU; tactics are timed where the "
+                "engine "
+                "is first loaded")
         .flag("--fake-quant", fake_, "quantized layers as float fake quantization, not integer kernels")
         .option("--timing-cache", "FILE", cache_, "tactics timed before; new ones are added")
         .flag("--require-cached-tactics", require_, "a layer that is not in the cache is an error")
@@ -38,116 +52,312 @@ class Build final : public Command {
                 "tactics and kernels of this engine with the model's weights: the same graph, no GPU is used")
         .flag("--plan-only", plan_only_,
               "print the plan and the memory it needs; no GPU is used, nothing is written")
-        .example("pare build resnet.onnx -o resnet.engine --batch 32 --timing-cache timing.json");
+        .example("pare build resnet.onnx -o resnet.engine --batch 32 --timing-cache timing.json")
+        .example("pare build resnet.onnx -o resnet.engine --device cpu --profile batch=1x8x32");
   }
 
   int run(Context& context) override {
     if (batch_ < 1) fail(ErrorCode::kUsage, "--batch counts from 1");
     if (!plan_only_ && output_.empty())
       throw make_error(ErrorCode::kUsage, "no place for the engine").hint("add -o ENGINE, or --plan-only");
-    PlanOptions options;
-    options.precision = precision();
-    options.integer = !fake_;
-    std::vector<std::pair<std::string, Dims>> shapes;
+    for (const std::string& text : profiles_) profile_.push_back(parse_profile(text));
+    const bool cpu = !refit_.empty() ? read_engine(refit_).is_cpu() : for_cpu(context);
+    PlanOptions options = plan_options(cpu);
+    InputShapes shapes;
     for (const std::string& text : shapes_) shapes.push_back(parse_input_shape(text));
     Graph graph = load_model(path_);
-    SimplifyOptions simplest;
-    simplest.self_check = false;
-    simplify(graph, simplest);
-    graph = fix_sizes(graph, batch_, shapes);
-    simplify(graph, simplest);  // shapes are numbers now: what is computed from them folds
-    EnginePlan plan = make_plan(graph, options);
-    plan_memory(plan);
+    clean_graph(graph);
+    Graph open = open_sizes(graph, batch_, shapes, profile_);
+    clean_graph(open);  // shapes that are numbers now: what is computed from them folds
+    if (cpu) return build_for_cpu(context, open);
+    graph = fix_sizes(open, 1, shapes_at(open, sizes_at(profile_, ProfilePoint::kOpt)));
+    clean_graph(graph);
+    EngineFile engine;
+    engine.plan = make_plan(graph, options);
+    plan_memory(engine.plan);
+    engine.profile = profile_;
+    engine.integer = options.integer;
+    engine.weights_apart = apart_;
+    if (!profile_.empty()) engine.graph = std::make_shared<const Graph>(open);
+    batch_ = batch_of(engine.plan);
+    context.document()["batch"] = batch_;
+    context.document()["fused"] = engine.plan.layers.size();
+    predict(context, engine);
+    if (plan_only_) {
+      context.print(to_text(engine.plan));
+      report_memory(context, planned_memory(engine.plan), -1);
+      report_precision(context, engine);
+      return 0;
+    }
+    if (!portable_.empty()) return write_portable(context, graph, options, engine);
+    if (!refit_.empty()) return refit_engine(context, graph, options, engine);
+    return tune_and_write(context, graph, options, engine);
+  }
+
+ private:
+  bool for_cpu(Context& context) const {
+    const bool no_device = plan_only_ || !portable_.empty();
+    if (no_device && context.options().device != "cpu") return false;
+    return device_for(context) == EngineDevice::kCpu;
+  }
+
+  PlanOptions plan_options(bool cpu) const {
+    PlanOptions options;
+    options.integer = !fake_;
+    const std::string asked = precision_.empty() ? (cpu ? "fp32" : "fp16") : precision_;
+    const std::pair<const char*, const char*> words[] = {
+        {"fp16", "float16"}, {"bf16", "bfloat16"}, {"fp32", "float32"}, {"tf32", "tf32"}};
+    const auto* found = std::find_if(std::begin(words), std::end(words),
+                                     [&](const auto& word) { return asked == word.first; });
+    if (found == std::end(words))
+      throw make_error(ErrorCode::kUsage, "'{}' is no precision", asked)
+          .at("--precision")
+          .hint("fp16, bf16, fp32 or tf32");
+    if (cpu && asked != "fp32")
+      throw make_error(ErrorCode::kUnsupported, "an engine for the CPU stores float values as fp32, not {}",
+                       asked)
+          .at("--precision")
+          .hint("leave --precision out, or build for a GPU");
+    set_precision(options, found->second);
+    return options;
+  }
+
+  static std::int64_t batch_of(const EnginePlan& plan) {
+    for (const int id : plan.inputs)
+      if (!plan.tensors[static_cast<std::size_t>(id)].dims.empty())
+        return plan.tensors[static_cast<std::size_t>(id)].dims[0];
+    return 1;
+  }
+
+  // Before anything is timed: what each end of the profile needs, workspace of kernels not counted.
+  void predict(Context& context, const EngineFile& engine) const {
+    if (profile_.empty()) return;
+    context.document()["profile"] = Json::array();
+    const std::pair<const char*, ProfilePoint> points[] = {
+        {"min", ProfilePoint::kMin}, {"opt", ProfilePoint::kOpt}, {"max", ProfilePoint::kMax}};
+    for (const auto& [word, point] : points) {
+      const NamedSizes sizes = sizes_at(profile_, point);
+      const PlannedMemory m = planned_memory(plan_at(engine, sizes, clean_graph));
+      Json row = {{"point", word}, {"predicted_peak", m.peak()}, {"sizes", Json::object()}};
+      std::string text;
+      for (const auto& [dim, size] : sizes) {
+        row["sizes"][dim] = size;
+        text += fmt::format(" {}={}", dim, size);
+      }
+      context.document()["profile"].push_back(std::move(row));
+      context.print(fmt::format("profile {}{}: {} of the device", word, text,
+                                bytes_text(static_cast<double>(m.peak()))));
+    }
+  }
+
+  EngineProvenance provenance(const std::string& device, const std::string& architecture) const {
+    EngineProvenance p;
+    p.pare_version = version();
+    p.model = file_name(path_);
+    p.model_sha256 = model_sha256(path_);
+    p.device = device;
+    p.architecture = architecture;
+    p.batch = batch_;
+    return p;
+  }
+
+  int build_for_cpu(Context& context, const Graph& open) {
+    const InputShapes shapes = shapes_at(open, sizes_at(profile_, ProfilePoint::kOpt));
+    const std::vector<Tensor> inputs = synthetic_inputs(model_inputs(open), batch_, shapes, context.seed());
+    EngineFile engine = build_cpu_engine(open, profile_, inputs, !fake_, context.pool());
+    const std::string device = engine.provenance.device;
+    batch_ = engine.provenance.batch;
+    engine.provenance = provenance(device, "cpu");
+    engine.weights_apart = apart_;
     Json& json = context.document();
     json["batch"] = batch_;
-    json["fused"] = plan.layers.size();
-    if (plan_only_) {
-      context.print(to_text(plan));
-      report_memory(context, plan, 0, nullptr);
-      finish(context, plan);
-      return 0;
-    }
-    if (!refit_.empty()) {
-      EngineFile old = read_engine(refit_);
-      options.fold_norms = std::any_of(old.plan.layers.begin(), old.plan.layers.end(),
-                                       [](const PlanLayer& layer) { return normalizes(layer); });
-      if (!options.fold_norms) plan = make_plan(graph, options);
-      refit(plan, old.plan);
-      plan_memory(plan);
-      old.provenance.model = file_name(path_);
-      old.provenance.model_sha256 = sha256_of_file(path_);
-      write_engine(output_, plan, old.provenance);
+    json["fused"] = engine.rows.size();
+    json["device"] = device;
+    const CpuMemory m = predict_cpu_memory(engine, sizes_at(profile_, ProfilePoint::kMax));
+    PlannedMemory predicted;
+    predicted.weights = m.weights, predicted.activations = m.activations, predicted.io = m.io;
+    std::int64_t measured = -1;
+    if (!plan_only_) {
+      write_engine(output_, engine);
+      EngineFile written = read_engine(output_);  // what is written is read back, and run
       json["engine"] = output_;
-      json["sha256"] = read_engine(output_).sha256;
-      report_memory(context, plan, 0, nullptr);
-      finish(context, plan);
-      context.print(fmt::format("wrote {} with the tactics of {}", output_, refit_));
-      return 0;
+      json["sha256"] = written.sha256;
+      EngineOptions options;
+      options.pool = &context.pool();
+      Engine ready(std::move(written), options);
+      const auto most =
+          synthetic_inputs(model_inputs(open), batch_,
+                           shapes_at(open, sizes_at(profile_, ProfilePoint::kMax)), context.seed());
+      ready.run(most);
+      measured = ready.main().memory().total();
     }
+    print_layers(context, engine);
+    if (!profile_.empty()) context.print("profile: " + to_string(profile_));
+    report_memory(context, predicted, measured);
+    report_precision(context, engine);
+    if (!plan_only_) context.print(fmt::format("wrote {} for the CPU ({})", output_, device));
+    return 0;
+  }
+
+  int refit_engine(Context& context, const Graph& graph, PlanOptions options, EngineFile& engine) {
+    EngineFile old = read_engine(refit_);
+    if (!old.more.empty() || !profile_.empty())
+      throw make_error(ErrorCode::kUnsupported, "an engine with a profile of shapes cannot be refitted")
+          .hint("build it again; its timing cache makes that a matter of seconds");
+    options.fold_norms = std::any_of(old.plan.layers.begin(), old.plan.layers.end(),
+                                     [](const PlanLayer& layer) { return normalizes(layer); });
+    if (!options.fold_norms) engine.plan = make_plan(graph, options);
+    refit(engine.plan, old.plan);
+    plan_memory(engine.plan);
+    engine.provenance = old.provenance;
+    engine.provenance.model = file_name(path_);
+    engine.provenance.model_sha256 = sha256_of_file(path_);
+    write_engine(output_, engine);
+    context.document()["engine"] = output_;
+    context.document()["sha256"] = read_engine(output_).sha256;
+    report_memory(context, planned_memory(engine.plan), -1);
+    report_precision(context, engine);
+    context.print(fmt::format("wrote {} with the tactics of {}", output_, refit_));
+    return 0;
+  }
+
+  std::vector<std::string> architectures() const {
+    std::vector<std::string> list;
+    for (std::size_t begin = 0; begin <= portable_.size();) {
+      std::size_t end = portable_.find(',', begin);
+      if (end == std::string::npos) end = portable_.size();
+      const std::string word = portable_.substr(begin, end - begin);
+      const std::size_t digits = word.find_first_not_of("0123456789", 3);
+      const std::size_t letters = word.size() - std::min(digits, word.size());
+      if (word.rfind("sm_", 0) != 0 || word.size() < 5 || word.size() > 7 || digits == 3 || letters > 1)
+        throw make_error(ErrorCode::kUsage, "'{}' is no architecture", word)
+            .at("--portable")
+            .hint("--portable sm_80,sm_89,sm_90a");
+      list.push_back(word);
+      begin = end + 1;
+    }
+    return list;
+  }
+
+  // Nothing is timed, no device is used: the first load does that (open_engine).
+  int write_portable(Context& context, const Graph& graph, PlanOptions options, EngineFile& engine) {
+    if (!profile_.empty() || !refit_.empty())
+      throw make_error(ErrorCode::kUnsupported, "--portable goes with neither --profile nor --refit")
+          .hint("build an engine for each shape; with --weights-apart they share their weights");
+    const std::vector<std::string> names = architectures();
+    options.fold_norms = false;  // whether folding pays is measured, and here nothing is
+    engine.plan = make_plan(graph, options);
+    plan_memory(engine.plan);
+    const CompileReport report = cuda_backend().compile(engine.plan, names, 0);
+    for (const std::string& line : report.failed) context.message(line);
+    std::string device = "any of";
+    for (const std::string& name : portable_architectures(engine.plan)) device += " " + name;
+    if (report.kernels == 0)
+      throw make_error(ErrorCode::kUnsupported, "no kernel compiles for {}", portable_)
+          .hint(report.failed.empty() ? "" : report.failed[0].substr(0, 300));
+    engine.provenance = provenance(device, "portable");
+    write_engine(output_, engine);
+    Json& json = context.document();
+    json["engine"] = output_;
+    json["sha256"] = read_engine(output_).sha256;
+    json["tactics"] = {{"timed", 0},
+                       {"from_cache", 0},
+                       {"compiled", report.kernels},
+                       {"compile_seconds", report.seconds},
+                       {"timing_seconds", 0}};
+    context.print(fmt::format("{} layers, {} kernels compiled in {:.1f} s, {} failed",
+                              engine.plan.layers.size(), report.kernels, report.seconds,
+                              report.failed.size()));
+    report_memory(context, planned_memory(engine.plan), -1);
+    report_precision(context, engine);
+    context.print(fmt::format("wrote {} for {}", output_, device));
+    return 0;
+  }
+
+  // Tuned; with and without normalizations inside of the products around them, where there are such, and the
+  // faster of the two.
+  TuneReport tune(Context& context, EngineBackend& backend, const Graph& graph, PlanOptions options,
+                  EnginePlan& plan, const TuneOptions& how) const {
+    TuneReport report = backend.tune(plan, how);
+    plan_memory(plan);
+    if (std::none_of(plan.layers.begin(), plan.layers.end(),
+                     [](const PlanLayer& layer) { return normalizes(layer); }))
+      return report;
+    options.fold_norms = false;
+    EnginePlan apart = make_plan(graph, options);
+    plan_memory(apart);
+    const TuneReport second = backend.tune(apart, how);
+    plan_memory(apart);
+    const double with = planned_microseconds(plan), without = planned_microseconds(apart);
+    context.message(
+        fmt::format("normalizations in the products: {} kernels, {:.1f} us; apart: {} kernels, {:.1f} us",
+                    count_kernels(plan), with, count_kernels(apart), without));
+    add(report, second);
+    if (without < with) {
+      plan = std::move(apart);
+      report.declined = second.declined;
+    }
+    return report;
+  }
+  static void add(TuneReport& to, const TuneReport& more) {
+    to.timed += more.timed, to.from_cache += more.from_cache, to.compiled += more.compiled;
+    to.compile_seconds += more.compile_seconds, to.timing_seconds += more.timing_seconds;
+  }
+
+  int tune_and_write(Context& context, const Graph& graph, const PlanOptions& options, EngineFile& engine) {
     EngineBackend& backend = cuda_backend();
     TimingCache cache = cache_.empty() ? TimingCache() : TimingCache::read(cache_);
-    TuneOptions tune;
-    tune.cache = &cache;
-    tune.require_cached = require_;
-    tune.only = only_;
-    tune.log = [&](const std::string& text) { context.message(text); };
-    TuneReport report = backend.tune(plan, tune);
-    const bool folded = std::any_of(plan.layers.begin(), plan.layers.end(),
-                                    [](const PlanLayer& layer) { return normalizes(layer); });
-    if (folded) {
-      // Normalizations inside of the products around them leave these to our own kernels: which is faster is
-      // measured.
-      options.fold_norms = false;
-      EnginePlan apart = make_plan(graph, options);
-      plan_memory(apart);
-      const TuneReport second = backend.tune(apart, tune);
-      const double with = planned_microseconds(plan), without = planned_microseconds(apart);
-      context.message(
-          fmt::format("normalizations in the products: {} kernels, {:.1f} us; apart: {} kernels, {:.1f} us",
-                      count_kernels(plan), with, count_kernels(apart), without));
-      report.timed += second.timed, report.from_cache += second.from_cache,
-          report.compiled += second.compiled;
-      report.compile_seconds += second.compile_seconds, report.timing_seconds += second.timing_seconds;
-      if (without < with) {
-        plan = std::move(apart);
-        report.declined = second.declined;
-      }
-    }
+    TuneOptions how;
+    how.cache = &cache;
+    how.require_cached = require_;
+    how.only = only_;
+    how.log = [&](const std::string& text) { context.message(text); };
+    TuneReport report = tune(context, backend, graph, options, engine.plan, how);
     const DeviceFacts facts = backend.facts();
-    plan_memory(plan);
-    EngineProvenance provenance;
-    provenance.pare_version = version();
-    provenance.model = file_name(path_);
-    provenance.model_sha256 = model_sha256(path_);
-    provenance.device = facts.name;
-    provenance.architecture = facts.architecture;
-    for (const auto& [library, text] : facts.versions) provenance.versions.emplace_back(library, text);
-    provenance.batch = batch_;
-    write_engine(output_, plan, provenance);
+    check_fits(engine.plan, batch_, facts.free_bytes);
+    // The ends of the profile are prepared as well, so that no kernel of theirs is compiled later.
+    for (const ProfilePoint point : {ProfilePoint::kMin, ProfilePoint::kMax}) {
+      const NamedSizes sizes = sizes_at(profile_, point);
+      if (profile_.empty() || sizes == sizes_at(profile_, ProfilePoint::kOpt)) continue;
+      EnginePlan plan = plan_at(engine, sizes, clean_graph);
+      check_fits(plan, batch_of(plan), facts.free_bytes);
+      add(report, backend.tune(plan, how));
+      plan_memory(plan);
+      engine.more.push_back(std::move(plan));
+    }
+    engine.provenance = provenance(facts.name, facts.architecture);
+    for (const auto& [library, text] : facts.versions) engine.provenance.versions.emplace_back(library, text);
+    write_engine(output_, engine);
     if (!cache_.empty()) cache.write(cache_);
-    const EngineFile written = read_engine(output_);  // what is written is read back
-    const auto runner = backend.load(written.plan);
-    runner->run(random_engine_inputs(written.plan, context.seed()));
+    EngineFile written = read_engine(output_);  // what is written is read back
+    Json& json = context.document();
     json["engine"] = output_;
     json["sha256"] = written.sha256;
+    const auto inputs = random_engine_inputs(written.plan, context.seed());
+    EngineOptions ready_options;
+    ready_options.backend = &backend;
+    Engine ready(std::move(written), ready_options);
+    ready.run(inputs);
     json["device"] = device_text(facts);
     json["tactics"] = {{"timed", report.timed},
                        {"from_cache", report.from_cache},
                        {"compiled", report.compiled},
                        {"compile_seconds", report.compile_seconds},
                        {"timing_seconds", report.timing_seconds}};
-    context.print(to_text(plan));
+    context.print(to_text(engine.plan));
     for (const std::string& line : report.declined) context.message(line);
     context.print(fmt::format(
         "{} layers timed, {} from the cache; {} kernels compiled in {:.1f} s, timing {:.1f} s", report.timed,
         report.from_cache, report.compiled, report.compile_seconds, report.timing_seconds));
-    report_memory(context, plan, facts.memory_bytes, runner.get());
-    finish(context, plan);
+    report_memory(context, planned_memory(engine.plan), ready.main().memory().total());
+    const std::int64_t largest = largest_batch(engine.plan, batch_, facts.memory_bytes);
+    json["largest_batch"] = largest;
+    context.print(fmt::format("largest batch that fits: about {}", largest));
+    report_precision(context, engine);
     context.print(fmt::format("wrote {} for {}", output_, facts.name));
     return 0;
   }
 
- private:
   // Layers' times and what a launch costs beside its work (0.35 us between kernels of a captured graph, seen
   // on an H200).
   static double planned_microseconds(const EnginePlan& plan) {
@@ -155,75 +365,12 @@ class Build final : public Command {
     for (const PlanLayer& layer : plan.layers) sum += layer.microseconds;
     return sum;
   }
-  DType precision() const {
-    if (precision_ == "fp16") return DType::kF16;
-    if (precision_ == "bf16") return DType::kBF16;
-    if (precision_ == "fp32") return DType::kF32;
-    throw make_error(ErrorCode::kUsage, "'{}' is no precision", precision_)
-        .at("--precision")
-        .hint("fp16, bf16 or fp32");
-  }
 
-  // The peak is what we ask the device for: weights, arena, workspace, inputs and outputs.
-  void report_memory(Context& context, const EnginePlan& plan, std::int64_t device_bytes,
-                     EngineRunner* runner) const {
-    std::int64_t io = 0;
-    for (const auto* list : {&plan.inputs, &plan.outputs})
-      for (const int id : *list) io += plan.tensors[static_cast<std::size_t>(id)].bytes() + 256;
-    const std::int64_t peak =
-        plan.weight_bytes + plan.arena_bytes + std::max<std::int64_t>(plan.workspace_bytes, 256) + io;
-    Json memory = {{"weights", plan.weight_bytes},
-                   {"activations", plan.arena_bytes},
-                   {"workspace", plan.workspace_bytes},
-                   {"io", io},
-                   {"predicted_peak", peak},
-                   {"measured_peak", nullptr}};
-    std::string line = fmt::format(
-        "memory: weights {}, activations {}, workspace {}, predicted peak {}",
-        bytes_text(static_cast<double>(plan.weight_bytes)), bytes_text(static_cast<double>(plan.arena_bytes)),
-        bytes_text(static_cast<double>(plan.workspace_bytes)), bytes_text(static_cast<double>(peak)));
-    if (runner != nullptr) {
-      memory["measured_peak"] = runner->memory().total();
-      line += fmt::format(", measured {}", bytes_text(static_cast<double>(runner->memory().total())));
-    }
-    context.print(line);
-    context.document()["memory"] = std::move(memory);
-    if (device_bytes > 0) {
-      // Activations, inputs and outputs grow with the batch; the rest does not.
-      const std::int64_t each = std::max<std::int64_t>((plan.arena_bytes + io) / batch_, 1);
-      const std::int64_t largest =
-          std::max<std::int64_t>((device_bytes - plan.weight_bytes - plan.workspace_bytes) / each, 0);
-      context.document()["largest_batch"] = largest;
-      context.print(fmt::format("largest batch that fits: about {}", largest));
-    }
-  }
-
-  static void finish(Context& context, const EnginePlan& plan) {
-    Json& json = context.document();
-    json["kernels"] = count_kernels(plan);
-    json["layers"] = engine_layers(plan);
-    json["realized"] = Json::array();
-    int differ = 0;
-    for (const Realized& row : plan.realized) {
-      json["realized"].push_back(
-          {{"node", row.node}, {"requested", row.requested}, {"realized", row.realized}, {"why", row.why}});
-      if (!row.why.empty()) {
-        ++differ;
-        context.warn(fmt::format("{} was asked for {} and runs in {}: {}", row.node, row.requested,
-                                 row.realized, row.why));
-      }
-    }
-    context.print(fmt::format(
-        "{} kernels{}", count_kernels(plan),
-        plan.realized.empty()
-            ? std::string()
-            : fmt::format("; {} layers with Q/DQ, {} not as requested", plan.realized.size(), differ)));
-  }
-
-  std::string path_, output_, precision_ = "fp16", cache_, refit_;
-  std::vector<std::string> shapes_, only_;
+  std::string path_, output_, precision_, cache_, refit_, portable_;
+  std::vector<std::string> shapes_, only_, profiles_;
+  ShapeProfile profile_;
   std::int64_t batch_ = 1;
-  bool fake_ = false, require_ = false, plan_only_ = false;
+  bool fake_ = false, require_ = false, plan_only_ = false, apart_ = false;
 };
 
 }  // namespace

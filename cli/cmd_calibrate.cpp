@@ -1,6 +1,7 @@
 #include "calib/calibrate.h"
 #include "cli/commands.h"
 #include "cli/data_argument.h"
+#include "cli/engine_run.h"
 #include "cli/output.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
@@ -51,8 +52,10 @@ class Calibrate final : public Command {
     options.pool = &context.pool();
     options.graph_hash = hex(graph_hash(graph));
     options.progress = &context.progress();
+    const DeviceSessions sessions(context);
     const CalibrateResult result =
         calibrate(graph, calibrated_values(graph, nullptr, per_channel_), data, options);
+    sessions.report(context);
     save_statistics(result.statistics, output_);
     report(context, result);
     return 0;

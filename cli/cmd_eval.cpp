@@ -2,6 +2,7 @@
 
 #include "cli/commands.h"
 #include "cli/data_argument.h"
+#include "cli/engine_run.h"
 #include "cli/summary.h"
 #include "cli/version.h"
 #include "datasets/dataset.h"
@@ -70,6 +71,7 @@ class Eval final : public Command {
     report.title = file_name(candidate_);
     report.command = "eval";
     Evaluation evaluation;
+    const DeviceSessions sessions(context);
     if (reference_.empty()) {
       evaluation.candidate = evaluate_alone(candidate, data, options);
       evaluation.samples = data.sample_count();
@@ -96,6 +98,7 @@ class Eval final : public Command {
       context.print(fmt::format("reports: {}", join_path(report_, "report.html")));
     }
     context.document() = report_to_json(report);
+    sessions.report(context);
     return report.passed() ? 0 : 1;
   }
 

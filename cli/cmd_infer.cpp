@@ -47,7 +47,7 @@ class Infer final : public Command {
   const char* what() const override { return "run a model once on given arrays"; }
 
   void declare(Args& args) override {
-    args.positional("MODEL", path_, "ONNX file, or an engine that `pare build` wrote (runs on the GPU)")
+    args.positional("MODEL", path_, "ONNX file, or an engine that `pare build` wrote")
         .option("--input", "NAME=FILE.npy", inputs_, "array of an input; once for each input")
         .option("--save", "DIR", save_, "write out_0.npy, out_1.npy ... and outputs.json there")
         .flag("--integer", integer_, "quantized layers through integer kernels, not fake quantization")
@@ -56,11 +56,11 @@ class Infer final : public Command {
 
   int run(Context& context) override {
     if (model_kind(path_) == ModelKind::kEngine) {
-      const OpenEngine engine = open_engine(context, path_);
+      const std::unique_ptr<Engine> engine = open_engine(context, path_);
+      const EnginePlan& plan = engine->file().plan;
       std::vector<std::string> names;
-      for (const int id : engine.file.plan.outputs)
-        names.push_back(engine.file.plan.tensors[static_cast<std::size_t>(id)].name);
-      report(context, names, engine.runner->run(engine_inputs(engine.file.plan, inputs_)));
+      for (const int id : plan.outputs) names.push_back(plan.tensors[static_cast<std::size_t>(id)].name);
+      report(context, names, engine->run(engine_inputs(plan, inputs_)));
       return 0;
     }
     auto graph = load_model(path_);

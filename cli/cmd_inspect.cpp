@@ -1,5 +1,5 @@
 #include "cli/commands.h"
-#include "cli/engine_run.h"
+#include "cli/engine_report.h"
 #include "cli/inspect_checkpoint.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
@@ -93,9 +93,9 @@ class Inspect final : public Command {
     json["model"] = p.model;
     json["model_sha256"] = p.model_sha256;
     json["sha256"] = engine.sha256;
-    json["kernels"] = count_kernels(plan);
+    json["kernels"] = count_kernels(plan) + static_cast<int>(engine.rows.size());
     json["weight_bytes"] = plan.weight_bytes;
-    json["layers"] = engine_layers(plan);
+    json["layers"] = engine_layers(engine);
     const auto values = [&](const std::vector<int>& ids) {
       std::vector<ValueSummary> list;
       for (const int id : ids) {
@@ -110,21 +110,21 @@ class Inspect final : public Command {
     };
     const std::vector<ValueSummary> inputs = values(plan.inputs), outputs = values(plan.outputs);
     json["profiles"] = Json::array({{{"inputs", values_json(inputs)}, {"outputs", values_json(outputs)}}});
+    json["dimensions"] = profile_json(engine.profile);
     context.print(fmt::format("{}: engine for {} ({}), batch {}, stored as {}, of {} by pare {}", path_,
                               p.device, p.architecture, p.batch, plan.precision, p.model, p.pare_version));
-    double total = 0;
-    for (const PlanLayer& layer : plan.layers) total += layer.microseconds;
     context.print(fmt::format(
         "{} layers, {} kernels, {} of weights, {} of activations; layers timed alone: {:.1f} us",
-        plan.layers.size(), count_kernels(plan), bytes_text(static_cast<double>(plan.weight_bytes)),
-        bytes_text(static_cast<double>(plan.arena_bytes)), total));
+        plan.layers.size() + engine.rows.size(), count_kernels(plan) + static_cast<int>(engine.rows.size()),
+        bytes_text(static_cast<double>(plan.weight_bytes)), bytes_text(static_cast<double>(plan.arena_bytes)),
+        layers_microseconds(engine)));
+    if (!engine.profile.empty())
+      context.print(
+          fmt::format("profile: {}; {} shapes prepared", to_string(engine.profile),
+                      engine.is_cpu() ? std::string("all") : std::to_string(engine.more.size() + 1)));
     for (const ValueSummary& value : inputs) context.print("  input   " + value_text(value));
     for (const ValueSummary& value : outputs) context.print("  output  " + value_text(value));
-    for (const PlanLayer& layer : plan.layers)
-      context.print(fmt::format("{:8.2f} us {:5.1f} %  {:<9} {:<14} {:<34} {}{}", layer.microseconds,
-                                total > 0 ? 100 * layer.microseconds / total : 0, pare::name(layer.kind),
-                                layer.realized, layer.tactic, layer.name,
-                                layer.nodes.size() > 1 ? fmt::format(" (+{})", layer.nodes.size() - 1) : ""));
+    print_layers(context, engine);
     return 0;
   }
 

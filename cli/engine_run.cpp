@@ -1,49 +1,152 @@
 #include "cli/engine_run.h"
 
+#include <chrono>
+
 #include "datasets/dataset.h"
 #include "datasets/npy.h"
 #include "engine/base/error.h"
+#include "engine/base/isa.h"
 #include "engine/base/json.h"
+#include "engine/build/memory_plan.h"
+#include "graphsurgeon/simplify.h"
 
 namespace pare {
 
-OpenEngine open_engine(Context& context, const std::string& path) {
-  OpenEngine engine;
-  engine.file = read_engine(path);
-  EngineBackend& backend = cuda_backend();
-  const DeviceFacts facts = backend.facts();
-  const EngineProvenance& p = engine.file.provenance;
-  if (p.architecture != facts.architecture)
-    throw make_error(ErrorCode::kUnsupported, "'{}' was built for {} ({}), this is {} ({})", path,
-                     p.architecture, p.device, facts.architecture, facts.name)
-        .at(path)
-        .hint("build it on this machine");
-  for (const auto& [library, version] : p.versions) {
-    const auto here = facts.versions.find(library);
-    if (library != "driver" && here != facts.versions.end() && here->second != version)
-      context.warn(fmt::format("the engine was timed with {} {}, this machine has {}", library, version,
-                               here->second));
+EngineDevice device_for(Context& context) {
+  const std::string& asked = context.options().device;
+  if (asked == "cpu") return EngineDevice::kCpu;
+  if (asked != "auto") {
+    cuda_backend().facts();
+    return EngineDevice::kCuda;
   }
-  engine.runner = with_context("loading '" + path + "'", [&] { return backend.load(engine.file.plan); });
-  return engine;
+  std::string why;
+  EngineBackend* backend = try_cuda_backend(why);
+  try {
+    if (backend != nullptr) {
+      backend->facts();
+      return EngineDevice::kCuda;
+    }
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  context.message(fmt::format("no GPU to build for ({}): this is an engine for the CPU", why));
+  return EngineDevice::kCpu;
+}
+
+void clean_graph(Graph& graph) {
+  SimplifyOptions options;
+  options.self_check = false;
+  simplify(graph, options);
+}
+
+namespace {
+
+// A portable engine at home: tactics are timed here the first time, and kept beside the file for the next.
+void tune_portable(Context& context, const std::string& path, EngineFile& file, EngineBackend& backend,
+                   const DeviceFacts& facts) {
+  if (portable_architecture(file.plan, facts.architecture).empty()) {
+    std::string list;
+    for (const std::string& name : portable_architectures(file.plan)) list += " " + name;
+    throw make_error(ErrorCode::kUnsupported, "'{}' has kernels for{}, this is {} ({})", path, list,
+                     facts.architecture, facts.name)
+        .at(path)
+        .hint(fmt::format("build it with --portable {}", facts.architecture));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const std::string kept = path + ".tactics";
+  TimingCache cache;
+  try {
+    cache = TimingCache::read(kept);
+  } catch (const Error& error) {
+    context.warn(fmt::format("{} is not used: {}", kept, error.what()));
+  }
+  TuneOptions how;
+  how.cache = &cache;
+  const TuneReport report = backend.tune(file.plan, how);
+  plan_memory(file.plan);
+  context.message(fmt::format(
+      "portable engine: {} layers timed here, {} known from before, {:.2f} s", report.timed,
+      report.from_cache, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
+  context.document()["first_load"] = {
+      {"timed", report.timed},
+      {"from_cache", report.from_cache},
+      {"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()}};
+  if (report.timed == 0) return;
+  try {
+    cache.write(kept);
+  } catch (const Error& error) {
+    context.warn(
+        fmt::format("the tactics timed here are lost, the next load times them again: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> open_engine(Context& context, const std::string& path) {
+  EngineFile file = read_engine(path);
+  const EngineProvenance& p = file.provenance;
+  const std::string& asked = context.options().device;
+  EngineOptions options;
+  options.pool = &context.pool();
+  options.clean = clean_graph;
+  options.log = [&context](const std::string& text) { context.message(text); };
+  if (file.is_cpu() != (asked == "cpu") && asked != "auto")
+    throw make_error(ErrorCode::kUnsupported, "'{}' is an engine for {}, not for --device {}", path,
+                     file.is_cpu() ? "the CPU" : p.device, asked)
+        .at(path)
+        .hint("build one with that --device");
+  if (!file.is_cpu()) {
+    EngineBackend& backend = cuda_backend();
+    const DeviceFacts facts = backend.facts();
+    if (p.architecture == "portable")
+      tune_portable(context, path, file, backend, facts);
+    else if (p.architecture != facts.architecture)
+      throw make_error(ErrorCode::kUnsupported, "'{}' was built for {} ({}), this is {} ({})", path,
+                       p.architecture, p.device, facts.architecture, facts.name)
+          .at(path)
+          .hint("build it on this machine");
+    for (const auto& [library, version] : p.versions) {
+      const auto here = facts.versions.find(library);
+      if (library != "driver" && here != facts.versions.end() && here->second != version)
+        context.warn(fmt::format("the engine was timed with {} {}, this machine has {}", library, version,
+                                 here->second));
+    }
+    check_fits(file.plan, p.batch, facts.free_bytes);
+    options.backend = &backend;
+  }
+  return with_context("loading '" + path + "'",
+                      [&] { return std::make_unique<Engine>(std::move(file), options); });
+}
+
+std::string device_of(Context& context, const Engine& engine) {
+  if (engine.file().is_cpu())
+    return fmt::format("cpu ({}, {} threads)", pare::name(isa()), context.pool().threads());
+  return device_text(cuda_backend().facts());
+}
+
+DeviceSessions::DeviceSessions(Context& context) {
+  if (context.options().device.rfind("cuda", 0) != 0) return;
+  EngineBackend& backend = cuda_backend();
+  backend.facts();
+  sessions_ = std::make_unique<EngineSessions>(backend);
+  set_session_device(sessions_.get());
+}
+
+DeviceSessions::~DeviceSessions() {
+  if (sessions_ != nullptr) set_session_device(nullptr);
+}
+
+void DeviceSessions::report(Context& context) const {
+  if (sessions_ == nullptr) return;
+  context.document()["device"] = device_text(cuda_backend().facts());
+  context.document()["device_runs"] = sessions_->runs();
+  for (const std::string& why : sessions_->declined())
+    context.warn(
+        fmt::format("a graph ran on the CPU, not on --device {}: {}", context.options().device, why));
 }
 
 std::string device_text(const DeviceFacts& facts) {
   return fmt::format("cuda ({}, {})", facts.name, facts.architecture);
-}
-
-Json engine_layers(const EnginePlan& plan) {
-  Json list = Json::array();
-  for (const PlanLayer& l : plan.layers)
-    list.push_back({{"name", l.name},
-                    {"kind", name(l.kind)},
-                    {"nodes", l.nodes.size()},
-                    {"requested", l.requested},
-                    {"realized", l.realized},
-                    {"kernel", l.tactic},
-                    {"why", l.why},
-                    {"median_us", json_number(l.microseconds)}});
-  return list;
 }
 
 std::vector<Tensor> engine_inputs(const EnginePlan& plan, const std::vector<std::string>& given) {

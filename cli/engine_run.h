@@ -6,25 +6,43 @@
 
 #include "cli/command.h"
 #include "engine/build/backend.h"
-#include "engine/build/engine_file.h"
+#include "engine/build/engine.h"
+#include "engine/build/session_engine.h"
 
 namespace pare {
 
-struct OpenEngine {
-  EngineFile file;
-  std::unique_ptr<EngineRunner> runner;
-};
+enum class EngineDevice : std::uint8_t { kCpu, kCuda };
+// What --device says: cpu; cuda, an error when there is none; auto, the GPU when there is one that works
+// (otherwise a message says why not).
+EngineDevice device_for(Context& context);
 
-// Reads the file and puts it on the device. Errors: kBadFile, kDevice (no GPU module, no device),
-// kUnsupported when it was built for another architecture. Library versions other than those it was built
-// with give a warning.
-OpenEngine open_engine(Context& context, const std::string& path);
+// The graph as builders want it: simplified, without a self-check.
+void clean_graph(Graph& graph);
+
+// Reads the file and puts it where it belongs. Errors: kBadFile, kDevice (no GPU module, no device, too
+// little memory), kUnsupported when it was built for another architecture or --device says otherwise. Library
+// versions other than those it was built with give a warning.
+std::unique_ptr<Engine> open_engine(Context& context, const std::string& path);
+std::string device_of(Context& context,
+                      const Engine& engine);  // "cuda (NVIDIA H200, sm_90a)", "cpu (avx2, 2 threads)"
 
 // "nvidia h200 ...": the value of `device` in a document.
 std::string device_text(const DeviceFacts& facts);
 
-// The layers as DESIGN has them: name, kind, requested, realized, kernel, why, median_us.
-Json engine_layers(const EnginePlan& plan);
+// While it lives and --device says cuda, sessions run on the GPU where they can
+// (engine/build/session_engine.h).
+class DeviceSessions {
+ public:
+  explicit DeviceSessions(Context& context);  // error kDevice without a GPU
+  ~DeviceSessions();
+  DeviceSessions(const DeviceSessions&) = delete;
+  DeviceSessions& operator=(const DeviceSessions&) = delete;
+  // `device` of the document; a warning for each graph that ran on the CPU all the same.
+  void report(Context& context) const;
+
+ private:
+  std::unique_ptr<EngineSessions> sessions_;
+};
 
 // Named arrays of --input in the order of the plan's inputs. Error kUsage as `pare infer` gives.
 std::vector<Tensor> engine_inputs(const EnginePlan& plan, const std::vector<std::string>& given);

@@ -64,7 +64,7 @@ using Clock = std::chrono::steady_clock;
 
 void declare_common(Args& args, CommonOptions& common) {
   args.common()
-      .option("--device", "D", common.device, "where to run: auto, cpu or cuda:N", "build.device")
+      .option("--device", "D", common.device, "where to run: auto, cpu, cuda or cuda:N", "build.device")
       .flag("--json", common.json, "one JSON document on stdout, nothing else")
       .flag("--quiet", common.quiet, "no progress and no messages")
       .option("--log-level", "L", common.log_level, "error, warn, info or debug")
@@ -154,13 +154,25 @@ void check_common(const CommonOptions& common) {
   if (common.threads < 0 || common.threads > 4096)
     throw make_error(ErrorCode::kUsage, "--threads {} makes no sense", common.threads).hint("1 to 4096");
   if (!common.isa.empty()) set_isa(isa_from_name(common.isa));
-  if (common.device != "auto" && common.device != "cpu") {
-    if (common.device.rfind("cuda", 0) == 0)
-      throw make_error(ErrorCode::kUnsupported, "this build has no GPU backend for --device {}",
-                       common.device)
-          .hint("`pare doctor` says what is missing");
-    throw make_error(ErrorCode::kUsage, "'{}' is no device", common.device).hint("auto, cpu or cuda:N");
-  }
+}
+
+// A device of its own is a matter of engines; everything else runs on the CPU.
+void check_device(const CommonOptions& common, const Command& command) {
+  const std::string& device = common.device;
+  if (device == "auto" || device == "cpu") return;
+  const bool numbered = device.rfind("cuda:", 0) == 0 && device.size() > 5 && device.size() < 9 &&
+                        device.find_first_not_of("0123456789", 5) == std::string::npos;
+  if (device != "cuda" && !numbered)
+    throw make_error(ErrorCode::kUsage, "'{}' is no device", device).hint("auto, cpu, cuda or cuda:N");
+  const std::string name = command.name();
+  for (const char* known : {"build", "bench", "verify", "infer", "calibrate", "eval"})
+    if (name == known) {
+      if (numbered) setenv("PARE_CUDA_DEVICE", device.c_str() + 5, 1);
+      return;
+    }
+  throw make_error(ErrorCode::kUnsupported, "`pare {}` runs on the CPU only, not on --device {}", name,
+                   device)
+      .hint("build an engine: pare build --device cuda");
 }
 
 void print_error(const Error& error) {
@@ -247,6 +259,7 @@ int run(std::vector<std::string> arguments) {
           }
         args.parse(arguments);
         check_common(common);
+        check_device(common, *command);
         install_cancel_signals();
         start_memory_sampling();
         code = command->run(context);

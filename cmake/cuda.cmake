@@ -3,11 +3,19 @@
 if(PARE_CUDA STREQUAL "off")
   set(_pare_cuda_reason "PARE_CUDA is off")
 else()
+  # scripts/cuda-toolchain fills the last of these folders.
+  if(DEFINED ENV{XDG_CACHE_HOME})
+    set(_pare_cuda_cache $ENV{XDG_CACHE_HOME}/pare/cuda-13.0/include)
+  else()
+    set(_pare_cuda_cache $ENV{HOME}/.cache/pare/cuda-13.0/include)
+  endif()
   find_program(PARE_NVCC nvcc PATHS /usr/local/cuda/bin)
-  find_path(PARE_CUDA_INCLUDE cublasLt.h PATHS /usr/local/cuda/include /usr/local/cuda/targets/x86_64-linux/include)
-  find_path(PARE_CUDNN_INCLUDE cudnn_graph.h PATHS /usr/local/cuda/include /usr/include/x86_64-linux-gnu)
+  find_path(PARE_CUDA_INCLUDE cublasLt.h PATHS $ENV{PARE_CUDA_ROOT}/include /usr/local/cuda/include
+    /usr/local/cuda/targets/x86_64-linux/include ${_pare_cuda_cache})
+  find_path(PARE_CUDNN_INCLUDE cudnn_graph.h PATHS $ENV{PARE_CUDA_ROOT}/include /usr/local/cuda/include
+    /usr/include/x86_64-linux-gnu ${_pare_cuda_cache})
   if(NOT PARE_CUDA_INCLUDE)
-    set(_pare_cuda_reason "no CUDA toolkit (cublasLt.h) was found")
+    set(_pare_cuda_reason "no CUDA toolkit (cublasLt.h) was found (scripts/cuda-toolchain installs one)")
   elseif(NOT PARE_CUDNN_INCLUDE)
     set(_pare_cuda_reason "no cuDNN headers (cudnn_graph.h) were found")
   else()

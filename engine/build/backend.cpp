@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cstdlib>
+#include <set>
 
 #include "engine/base/atomic_file.h"
 #include "engine/base/error.h"
@@ -84,6 +86,33 @@ EngineBackend& cuda_backend() {
   if (backend == nullptr)
     throw make_error(ErrorCode::kDevice, "{}", why).hint("`pare doctor` says what is missing");
   return *backend;
+}
+
+std::vector<std::string> portable_architectures(const EnginePlan& plan) {
+  std::set<std::string> names;
+  for (const auto& entry : plan.binaries) {
+    const std::size_t slash = entry.first.find('/');
+    if (slash != std::string::npos) names.insert(entry.first.substr(0, slash));
+  }
+  return {names.begin(), names.end()};
+}
+
+std::string portable_architecture(const EnginePlan& plan, const std::string& device) {
+  const auto number = [](const std::string& text) {  // sm_103 -> 103, -1 with a letter behind
+    if (text.rfind("sm_", 0) != 0 || text.size() < 5 || text.size() > 7 ||
+        text.find_first_not_of("0123456789", 3) != std::string::npos)
+      return -1;
+    return std::stoi(text.substr(3));
+  };
+  std::string plain = device;
+  while (!plain.empty() && std::isalpha(static_cast<unsigned char>(plain.back())) != 0) plain.pop_back();
+  std::string best;
+  for (const std::string& name : portable_architectures(plan)) {
+    if (name == device) return name;
+    const int n = number(name), d = number(plain);
+    if (n >= 0 && n / 10 == d / 10 && n <= d && (best.empty() || n > number(best))) best = name;
+  }
+  return best;
 }
 
 const std::vector<TimingCache::Entry>* TimingCache::find(const std::string& key) const {

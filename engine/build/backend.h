@@ -18,12 +18,18 @@
 
 namespace pare {
 
-inline constexpr int kBackendAbi = 2;  // changes with anything in this header or in engine_plan.h
+inline constexpr int kBackendAbi = 3;  // changes with anything in this header or in engine_plan.h
+
+// Of a portable engine's plan: the architecture among its kernels ("sm_80" of "sm_80/HASH") whose code runs
+// on `device` ("sm_86"): itself, else the nearest older one of the same generation without a letter; "" when
+// none does.
+std::string portable_architecture(const EnginePlan& plan, const std::string& device);
+std::vector<std::string> portable_architectures(const EnginePlan& plan);  // all, sorted; empty: not portable
 
 struct DeviceFacts {
   std::string name, architecture;  // "NVIDIA H200", "sm_90"
   int multiprocessors = 0;
-  std::int64_t memory_bytes = 0, l2_bytes = 0;
+  std::int64_t memory_bytes = 0, free_bytes = 0, l2_bytes = 0;  // free: when facts() was called
   std::map<std::string, std::string> versions;  // driver, nvrtc, cublaslt, cudnn: "" when it is not there
 };
 
@@ -68,6 +74,12 @@ struct TuneReport {
   std::vector<std::string> declined;  // "layer: tactic: why"
 };
 
+struct CompileReport {
+  int kernels = 0;
+  double seconds = 0;
+  std::vector<std::string> failed;  // "kernel HASH for sm_80: why"
+};
+
 // One tactic of one layer against the plan's reference, on random operands.
 struct TacticCheck {
   std::string layer, tactic;
@@ -89,13 +101,19 @@ struct EngineMemory {
   std::int64_t total() const { return weights + arena + workspace + io; }
 };
 
-// One engine on the device, ready to run. Not for two threads at once.
+// One context of an engine, ready to run: memory for activations, inputs and outputs of its own, and work
+// that is in order. Not for two threads at once; several contexts of one engine run at the same time, one
+// thread each.
 class EngineRunner {
  public:
   virtual ~EngineRunner() = default;
   virtual std::vector<Tensor> run(const std::vector<Tensor>& inputs) = 0;  // checked against the plan
-  virtual BenchTimes bench(int iterations, int warmup) = 0;                // on the inputs of the last run
-  virtual std::vector<LayerTime> profile(int repeats) = 0;                 // each layer alone, in order
+  // Another context of the same engine: weights and kernels are shared. `threads`: of a CPU engine.
+  virtual std::unique_ptr<EngineRunner> context(int threads) = 0;
+  // That many runs one after the other on the inputs of the last run(); returns when they are done.
+  virtual void repeat(int count) = 0;
+  virtual BenchTimes bench(int iterations, int warmup) = 0;  // on the inputs of the last run
+  virtual std::vector<LayerTime> profile(int repeats) = 0;   // each layer alone, in order
   virtual EngineMemory memory() const = 0;
   // Layer by layer against the plan's reference, on the device's own inputs to each: the largest error
   // relative to the largest value of that layer's output. For tests.
@@ -110,7 +128,16 @@ class EngineBackend {
   // Chooses a tactic for each layer (tactic, microseconds, workspace, kernels, realized), adds the compiled
   // kernels to the plan.
   virtual TuneReport tune(EnginePlan& plan, const TuneOptions& options) = 0;
-  virtual std::unique_ptr<EngineRunner> load(const EnginePlan& plan) = 0;  // after plan_memory
+  // Machine code of the likeliest generated kernels of every layer for these architectures ("sm_90a"), under
+  // "ARCHITECTURE/HASH" in plan.binaries. Needs the compiler, no device. tune() of such a plan compiles
+  // nothing and chooses among them and the libraries' tactics.
+  virtual CompileReport compile(EnginePlan& plan, const std::vector<std::string>& architectures,
+                                int jobs) = 0;
+  // For a plan of the same model at another shape than `tuned`: tactics of the layers of the same name where
+  // they can run here, else the likeliest; nothing is timed. Kernels that the plan lacks are compiled.
+  virtual void adopt(EnginePlan& plan, const EnginePlan& tuned) = 0;
+  // After plan_memory. `like`: a runner of this backend whose weights are used where their hashes are equal.
+  virtual std::unique_ptr<EngineRunner> load(const EnginePlan& plan, EngineRunner* like = nullptr) = 0;
   // Every tactic that can run a layer, not only the fastest; equal layers once. For tests.
   virtual std::vector<TacticCheck> check_tactics(const EnginePlan& plan) = 0;
 };

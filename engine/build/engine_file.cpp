@@ -2,25 +2,25 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
+#include <map>
 
 #include "engine/base/atomic_file.h"
 #include "engine/base/byte_reader.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
-#include "engine/base/limits.h"
 #include "engine/base/mapped_file.h"
+#include "engine/base/paths.h"
 #include "engine/base/sha256.h"
+#include "engine/build/graph_json.h"
 #include "engine/build/plan_json.h"
-#include "engine/build/program.h"
 
 namespace pare {
 namespace {
 
 constexpr char kMagic[] = "PAREENG1";
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 constexpr std::uint64_t kHeader = 72, kPage = 4096, kMostJson = 64u << 20;
-constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+constexpr std::int64_t kAlignment = 256, kLeastApart = 4096;
 
 [[noreturn]] void bad(const std::string& what, const std::string& why) {
   throw make_error(ErrorCode::kBadFile, "the engine file is damaged: {}", why)
@@ -28,198 +28,203 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
       .hint("build it again");
 }
 
-// The part of a tensor that a view touches lies inside of it.
-void check_view(const EnginePlan& plan, const PlanView& view, const ProgramLeaf* leaf,
-                const std::string& what) {
-  if (!view.present()) return;
-  if (view.tensor >= static_cast<int>(plan.tensors.size())) bad(what, "a view of a tensor that is not there");
-  if (view.dims.size() != view.strides.size() || view.dims.size() > limits::kMaxRank)
-    bad(what, "sizes and strides that differ in number");
-  std::int64_t low = view.offset, high = view.offset;
-  if (view.offset < 0 || view.offset > kMostElements) bad(what, "an offset out of range");
-  const auto reach = [&](std::int64_t& end, std::int64_t count, std::int64_t stride) {
-    std::int64_t far = 0;
-    if (__builtin_mul_overflow(count, stride, &far) || __builtin_add_overflow(end, far, &end))
-      bad(what, "a view out of range");
-  };
-  for (std::size_t i = 0; i < view.dims.size(); ++i) {
-    std::int64_t count = view.dims[i];
-    if (count < 0 || count > kMostElements || view.strides[i] > kMostElements ||
-        view.strides[i] < -kMostElements)
-      bad(what, "a size out of range");
-    if (leaf != nullptr && leaf->range_axis == static_cast<int>(i)) {
-      if (leaf->lo < 0 || leaf->hi < leaf->lo || leaf->hi > count) bad(what, "a range outside of its axis");
-      count = leaf->hi - leaf->lo;
-    }
-    if (count == 0) return;
-    reach(view.strides[i] < 0 ? low : high, count - 1, view.strides[i]);
-  }
-  if (leaf != nullptr && leaf->index >= 0) {
-    if (leaf->index_rows < 1 || leaf->index_rows > kMostElements || leaf->index_stride < 0 ||
-        leaf->index_stride > kMostElements)
-      bad(what, "a table out of range");
-    reach(high, leaf->index_rows - 1, leaf->index_stride);
-  }
-  if (low < 0 || high >= element_count(plan.tensors[static_cast<std::size_t>(view.tensor)].dims))
-    bad(what, "a view that leaves its tensor");
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+std::string apart_path(const std::string& engine, const std::string& hash) {
+  return join_path(join_path(parent_path(engine), kWeightsFolder), hash + ".weights");
 }
 
-void check_program(const PlanLayer& layer, const std::string& what) {
-  const Program& p = layer.program;
-  if (p.steps.size() > 100000 || p.dims.size() > limits::kMaxRank) bad(what, "a program out of range");
-  for (std::size_t i = 0; i < p.leaves.size(); ++i) {
-    const ProgramLeaf& l = p.leaves[i];
-    if (l.input < 0 || l.input >= static_cast<int>(layer.in.size()) ||
-        !layer.in[static_cast<std::size_t>(l.input)].present())
-      bad(what, "a leaf without an input");
-    if (layer.in[static_cast<std::size_t>(l.input)].dims != p.dims)
-      bad(what, "a leaf of other sizes than its program");
-    if (l.range_axis >= static_cast<int>(p.dims.size()) || l.index >= static_cast<int>(i))
-      bad(what, "a leaf out of range");
-  }
-  for (std::size_t i = 0; i < p.steps.size(); ++i) {
-    const ProgramStep& s = p.steps[i];
-    if (s.op == "leaf") {
-      if (s.n < 0 || s.n >= static_cast<int>(p.leaves.size())) bad(what, "a step without a leaf");
-      continue;
-    }
-    if (s.op == "const") continue;
-    const StepInfo* info = find_step(s.op);
-    if (info == nullptr || static_cast<int>(s.args.size()) != info->args)
-      bad(what, "a step of an unknown operator");
-    for (const int a : s.args)
-      if (a < 0 || a >= static_cast<int>(i)) bad(what, "a step that reads a later one");
-  }
-  for (const int r : p.results)
-    if (r < 0 || r >= static_cast<int>(p.steps.size())) bad(what, "a result without a step");
-}
+// Tensors by the hash of their bytes: equal ones are stored once.
+class Blobs {
+ public:
+  Blobs(std::string path, bool apart) : path_(std::move(path)), apart_(apart) {}
 
-void check_layer(const EnginePlan& plan, const PlanLayer& layer, const std::string& what) {
-  const bool has_program = layer.kind == LayerKind::kPointwise || layer.kind == LayerKind::kRows;
-  for (std::size_t i = 0; i < layer.in.size(); ++i) {
-    const ProgramLeaf* leaf = nullptr;
-    for (const ProgramLeaf& l : layer.program.leaves)
-      if (l.input == static_cast<int>(i)) leaf = &l;
-    check_view(plan, layer.in[i], leaf, what);
-  }
-  if (layer.out.empty()) bad(what, "a layer without an output");
-  for (const PlanView& view : layer.out) {
-    if (!view.present()) bad(what, "a layer without an output");
-    check_view(plan, view, nullptr, what);
-    if (plan.tensors[static_cast<std::size_t>(view.tensor)].role == PlanRole::kWeight ||
-        plan.tensors[static_cast<std::size_t>(view.tensor)].role == PlanRole::kInput)
-      bad(what, "a layer that writes what is only read");
-  }
-  check_program(layer, what);
-  for (const ProgramStep& s : layer.post)
-    if (find_step(s.op) == nullptr || find_step(s.op)->args != 1) bad(what, "a step of an unknown operator");
-  const auto need = [&](bool ok) {
-    if (!ok) bad(what, "operands that do not fit their layer");
-  };
-  const auto rank = [&](std::size_t i) { return layer.in[i].present() ? layer.in[i].dims.size() : 0; };
-  const PlanView& y = layer.out[0];
-  const ConvGeometry& g = layer.conv;
-  if (has_program) {
-    need(!layer.program.empty());
-    if (layer.kind == LayerKind::kPointwise) {
-      need(layer.program.results.size() == layer.out.size());
-      for (const PlanView& view : layer.out)
-        need(view.dims == layer.program.dims ||
-             element_count(view.dims) == element_count(layer.program.dims));
-      for (const PlanView& view : layer.out) need(view.dims.size() == layer.program.dims.size());
+  std::string add(const Tensor& t, const std::string& known = "") {
+    const std::string hash = known.empty() ? hex(pare::sha256(t.byte_span())) : known;
+    if (!places_.emplace(hash, 0).second) return hash;
+    Json row = Json::array({hash, t.bytes()});
+    if (apart_ && t.bytes() >= kLeastApart) {
+      row.push_back(-1);
+      const std::string path = apart_path(path_, hash);
+      make_directories(parent_path(path));
+      if (!path_exists(path)) {
+        AtomicFile file(path);
+        file.write(t.byte_span());
+        file.commit();
+      }
     } else {
-      need(layer.in.size() >= 2 && layer.program.results.size() == layer.out.size() &&
-           !layer.program.dims.empty());
-      for (std::size_t i = layer.in.size() - 2; i < layer.in.size(); ++i)
-        if (layer.in[i].present())
-          need(!layer.in[i].dims.empty() && element_count(layer.in[i].dims) == layer.program.dims.back());
-      for (std::size_t o = 1; o < layer.out.size(); ++o) need(layer.out[o].dims == layer.program.dims);
-      const std::int64_t all = element_count(layer.program.dims);
-      const bool reduces = layer.op.rfind("Reduce", 0) == 0;
-      need(reduces ? element_count(y.dims) * std::max<std::int64_t>(layer.program.dims.back(), 1) == all
-                   : y.dims == layer.program.dims);
+      row.push_back(place(t));
     }
-    return;
+    table_.push_back(std::move(row));
+    return hash;
   }
-  for (const std::int64_t v : {g.n, g.h, g.w, g.c, g.oh, g.ow, g.m, g.kh, g.kw, g.top, g.left})
-    if (v < 0 || v > (std::int64_t{1} << 31)) bad(what, "a convolution out of range");
-  for (const std::int64_t v : {g.group, g.sh, g.sw, g.dh, g.dw})
-    if (v < 1 || v > (std::int64_t{1} << 31)) bad(what, "a convolution out of range");
-  if (layer.kind == LayerKind::kConv) {
-    need(layer.in.size() >= 5 && layer.in.size() <= kLinearSlots && rank(0) == 4 && g.c % g.group == 0 &&
-         g.m % g.group == 0);
-    need(layer.in[0].dims == Dims({g.n, g.h, g.w, g.c}) && is_dense(layer.in[0]));
-    need(rank(1) > 0 && element_count(layer.in[1].dims) == g.m * g.kh * g.kw * g.group_c() &&
-         is_dense(layer.in[1]));
-    need(y.dims == Dims({g.n, g.oh, g.ow, g.m}) && is_dense(y));
-  } else if (layer.kind == LayerKind::kGemm) {
-    need(layer.in.size() >= 5 && layer.in.size() <= kLinearSlots && rank(0) == 3 && rank(1) == 3 &&
-         y.dims.size() == 3);
-    const Dims &x = layer.in[0].dims, &w = layer.in[1].dims;
-    need(x[0] == y.dims[0] && w[0] == y.dims[0] && x[1] == y.dims[1] && w[1] == y.dims[2] && x[2] == w[2]);
-    if (g.n > 0) need(g.rows() == y.dims[1] && g.m == y.dims[2] && g.c == x[2] && g.kh == 1 && g.kw == 1);
-  } else if (layer.kind == LayerKind::kAttention) {
-    need(layer.in.size() == 4 && rank(0) == 4 && rank(1) == 4 && rank(2) == 4 && y.dims.size() == 4);
-    const Dims &q = layer.in[0].dims, &k = layer.in[1].dims, &v = layer.in[2].dims;
-    need(q[0] == k[0] && q[0] == v[0] && k[1] == v[1] && k[1] > 0 && q[1] % k[1] == 0 && q[3] == k[3] &&
-         k[2] == v[2]);
-    need(y.dims == Dims({q[0], q[1], q[2], v[3]}));
-    if (layer.in[3].present()) need(layer.in[3].dims == Dims({q[0], q[1], q[2], k[2]}));
-  } else {
-    need(layer.in.size() == 1 && layer.in[0].dims == Dims({g.n, g.h, g.w, g.c}) && is_dense(layer.in[0]));
-    need(y.dims == Dims({g.n, g.oh, g.ow, g.c}) && is_dense(y));
+  std::int64_t place(const Tensor& t) {
+    const std::int64_t at = bytes_;
+    pieces_.push_back(t);
+    bytes_ += aligned(t.bytes());
+    return at;
   }
-  if (layer.kind == LayerKind::kConv || layer.kind == LayerKind::kGemm) {
-    for (const std::size_t slot : {std::size_t{2}, std::size_t{4}})
-      if (layer.in[slot].present())
-        need(layer.in[slot].dims == Dims({y.dims.back()}) && is_dense(layer.in[slot]));
-    if (layer.in[3].present()) need(layer.in[3].dims == y.dims);
-    const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
-    for (const std::size_t slot : {kNormColumns, kResidualGamma, kResidualBeta, kYScales})
-      if (has(slot)) need(layer.in[slot].dims == Dims({y.dims.back()}) && is_dense(layer.in[slot]));
-    const auto sums = [&](const PlanView& v, std::int64_t columns) {
-      need(layer.kind == LayerKind::kGemm && y.dims[0] == 1 && columns % 32 == 0 && v.strides.size() == 3 &&
-           v.strides[2] == 1 && v.strides[1] == 2 && v.strides[0] >= 0 && v.strides[0] % 2 == 0 &&
-           v.offset % 2 == 0 && v.dims == Dims({y.dims[1], columns / 32, 2}) &&
-           plan.tensors[static_cast<std::size_t>(v.tensor)].dtype == DType::kF32);
-    };
-    if (has(kNormStats)) sums(layer.in[kNormStats], layer.in[0].dims[2]);
-    if (has(kNormStats)) need(has(kNormColumns));
-    if (has(kResidualStats)) sums(layer.in[kResidualStats], y.dims[2]);
-    need(layer.out.size() <= 2);
-    if (layer.out.size() == 2) {
-      sums(layer.out[1], y.dims[2]);
-      need(is_dense(layer.out[1]));
+  const Json& table() const { return table_; }
+  std::int64_t bytes() const { return bytes_; }
+  template <typename Sink>
+  void each(Sink sink) const {
+    const std::vector<std::byte> zeros(kAlignment, std::byte{0});
+    for (const Tensor& t : pieces_) {
+      sink(t.byte_span());
+      sink(std::span<const std::byte>(zeros).first(static_cast<std::size_t>(aligned(t.bytes()) - t.bytes())));
     }
   }
+
+ private:
+  std::string path_;
+  bool apart_;
+  std::map<std::string, int> places_;
+  Json table_ = Json::array();
+  std::vector<Tensor> pieces_;
+  std::int64_t bytes_ = 0;
+};
+
+// The other way: the block of a file, and files of weights beside it.
+class BlobReader {
+ public:
+  BlobReader(const Json& table, std::span<const std::byte> block, std::shared_ptr<const void> owner,
+             const std::string& path, bool check_sum)
+      : block_(block), owner_(std::move(owner)), path_(path), check_sum_(check_sum) {
+    for (const Json& row : table) {
+      if (!row.is_array() || row.size() != 3 || !row[0].is_string() || !row[1].is_number_integer() ||
+          !row[2].is_number_integer())
+        bad(path, "a row of its table of weights");
+      const Place place{row[1].get<std::int64_t>(), row[2].get<std::int64_t>()};
+      if (place.bytes < 0) bad(path, "weights of a negative size");
+      places_[hex(with_context("its weights", [&] { return digest_from_hex(row[0].get<std::string>()); }))] =
+          place;
+    }
+  }
+
+  Tensor find(const std::string& hash, DType type, const Dims& dims) const {
+    const auto it = places_.find(hash);
+    if (it == places_.end()) bad(path_, "weights that are not in its table");
+    if (it->second.bytes != byte_count(type, dims)) bad(path_, "weights of another size");
+    if (it->second.offset >= 0) return Tensor::share(type, dims, at(it->second), owner_);
+    const std::string path = apart_path(path_, hash);
+    if (!path_exists(path))
+      throw make_error(ErrorCode::kBadFile, "the engine keeps its weights apart, and '{}' is missing", path)
+          .at(path_)
+          .hint(fmt::format("copy the folder '{}' along with the engine, or build without --weights-apart",
+                            kWeightsFolder));
+    const auto file = std::make_shared<MappedFile>(path);
+    if (static_cast<std::int64_t>(file->bytes().size()) != it->second.bytes ||
+        (check_sum_ && hex(pare::sha256(file->bytes())) != hash))
+      throw make_error(ErrorCode::kBadFile, "the weights in '{}' are not those that its name says", path)
+          .at(path_)
+          .hint("the file is damaged: build the engine again");
+    return Tensor::share(type, dims, file->bytes().data(), file->owner());
+  }
+  Tensor piece(std::int64_t offset, std::int64_t bytes) const {
+    return Tensor::share(DType::kU8, {bytes}, at({bytes, offset}), owner_);
+  }
+
+ private:
+  struct Place {
+    std::int64_t bytes, offset;
+  };
+  const std::byte* at(const Place& p) const {
+    const auto all = static_cast<std::int64_t>(block_.size());
+    if (p.offset < 0 || p.offset % kAlignment != 0 || p.bytes < 0 || p.bytes > all ||
+        p.offset > all - p.bytes)
+      bad(path_, "weights or a kernel outside of the file");
+    return block_.data() + p.offset;
+  }
+
+  std::span<const std::byte> block_;
+  std::shared_ptr<const void> owner_;
+  const std::string& path_;
+  bool check_sum_;
+  std::map<std::string, Place> places_;
+};
+
+Json rows_json(const std::vector<EngineRow>& rows) {
+  Json list = Json::array();
+  for (const EngineRow& r : rows)
+    list.push_back({{"name", r.name},
+                    {"op", r.op},
+                    {"kernel", r.kernel},
+                    {"requested", r.requested},
+                    {"realized", r.realized},
+                    {"why", r.why},
+                    {"us", json_number(r.microseconds)}});
+  return list;
+}
+
+std::vector<EngineRow> read_rows(const Json& list, const std::string& path) {
+  std::vector<EngineRow> rows;
+  for (const Json& json : list) {
+    EngineRow r;
+    r.name = json_string(json, "name", path);
+    r.op = json_string(json, "op", path);
+    r.kernel = json_string(json, "kernel", path);
+    r.requested = json_string(json, "requested", path);
+    r.realized = json_string(json, "realized", path);
+    r.why = json_string(json, "why", path);
+    r.microseconds = json_double(json, "us", path);
+    rows.push_back(std::move(r));
+  }
+  return rows;
+}
+
+Json plan_document(const EnginePlan& plan, Blobs& blobs) {
+  Json json = plan_to_json(plan);
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i)
+    if (plan.tensors[i].role == PlanRole::kWeight)
+      json["tensors"][i]["sha256"] = blobs.add(plan.tensors[i].data, plan.tensors[i].hash);
+  return json;
+}
+
+EnginePlan read_plan(const Json& json, const BlobReader& blobs, const std::string& path) {
+  EnginePlan plan = plan_from_json(json, path);
+  if (plan.weight_bytes < 0) bad(path, "a negative size");
+  check_plan(plan, path);
+  const Json& tensors = json_array(json, "tensors", path);
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    PlanTensor& t = plan.tensors[i];
+    if (t.role != PlanRole::kWeight) continue;
+    t.hash = json_string(tensors[i], "sha256", path);
+    t.data = blobs.find(t.hash, t.dtype, t.dims);
+  }
+  return plan;
+}
+
+void read_provenance(EngineProvenance& to, const Json& p, const std::string& path) {
+  to.pare_version = json_string(p, "pare", path);
+  to.model = json_string(p, "model", path);
+  to.model_sha256 = json_string(p, "model_sha256", path);
+  to.device = json_string(p, "device", path);
+  to.architecture = json_string(p, "architecture", path);
+  to.batch = json_int(p, "batch", path);
+  for (const auto& [key, value] : json_object(p, "versions", path).items())
+    if (value.is_string()) to.versions.emplace_back(key, value.get<std::string>());
 }
 
 }  // namespace
 
-void check_plan(const EnginePlan& plan, const std::string& what) {
-  if (plan.tensors.size() > 10'000'000 || plan.layers.size() > 10'000'000) bad(what, "too many layers");
-  for (const PlanTensor& t : plan.tensors) {
-    if (bits(t.dtype) < 8 || t.dims.size() > limits::kMaxRank)
-      bad(what, "a tensor of type " + std::string(name(t.dtype)));
-    for (const std::int64_t d : t.dims)
-      if (d < 0 || d > kMostElements) bad(what, "a tensor out of range");
-    const std::int64_t bytes = t.bytes(),
-                       end = t.role == PlanRole::kWeight ? plan.weight_bytes : plan.arena_bytes;
-    if (t.role == PlanRole::kInput || t.role == PlanRole::kOutput) continue;
-    if (t.offset < 0 || t.offset % 256 != 0 || bytes > end || t.offset > end - bytes)
-      bad(what, "a tensor outside of its memory");
-  }
-  for (const auto* list : {&plan.inputs, &plan.outputs})
-    for (const int id : *list)
-      if (id < 0 || id >= static_cast<int>(plan.tensors.size()) ||
-          plan.tensors[static_cast<std::size_t>(id)].role !=
-              (list == &plan.inputs ? PlanRole::kInput : PlanRole::kOutput))
-        bad(what, "an input or output that is none");
-  for (const PlanLayer& layer : plan.layers) check_layer(plan, layer, what + ": layer '" + layer.name + "'");
+void write_engine(const std::string& path, const EnginePlan& plan, const EngineProvenance& p) {
+  EngineFile engine;
+  engine.plan = plan;
+  engine.provenance = p;
+  write_engine(path, engine);
 }
 
-void write_engine(const std::string& path, const EnginePlan& plan, const EngineProvenance& p) {
-  Json document = {{"plan", plan_to_json(plan)}};
+void write_engine(const std::string& path, const EngineFile& engine) {
+  const EngineProvenance& p = engine.provenance;
+  Blobs blobs(path, engine.weights_apart);
+  Json document = {{"plan", plan_document(engine.plan, blobs)}};
+  document["more"] = Json::array();
+  for (const EnginePlan& plan : engine.more) document["more"].push_back(plan_document(plan, blobs));
+  document["profile"] = profile_json(engine.profile);
+  document["rows"] = rows_json(engine.rows);
+  document["integer"] = engine.integer;
+  if (engine.graph != nullptr)
+    document["graph"] = graph_to_json(*engine.graph, [&](const Tensor& t) { return blobs.add(t); });
   Json versions = Json::object(), binaries = Json::array();
   for (const auto& [key, value] : p.versions) versions[key] = value;
   document["provenance"] = {{"pare", p.pare_version},
@@ -229,28 +234,24 @@ void write_engine(const std::string& path, const EnginePlan& plan, const EngineP
                             {"architecture", p.architecture},
                             {"versions", versions},
                             {"batch", p.batch}};
-  std::int64_t at = plan.weight_bytes;
-  for (const auto& [hash, code] : plan.binaries) {
+  std::map<std::string, Tensor> kernels = engine.plan.binaries;
+  for (const EnginePlan& plan : engine.more) kernels.insert(plan.binaries.begin(), plan.binaries.end());
+  for (const auto& [hash, code] : kernels) {
+    const std::int64_t at = blobs.place(code);
     binaries.push_back({{"hash", hash}, {"offset", at}, {"bytes", code.bytes()}});
-    at += (code.bytes() + 255) / 256 * 256;
   }
   document["binaries"] = std::move(binaries);
+  document["blobs"] = blobs.table();
   const std::string json = dump(document);
+  if (json.size() > kMostJson)
+    fail(ErrorCode::kUnsupported, "the engine's plan has {} bytes, more than the {} that a file holds",
+         json.size(), kMostJson);
   const std::uint64_t block = (kHeader + json.size() + kPage - 1) / kPage * kPage;
-  std::vector<std::byte> data(static_cast<std::size_t>(at), std::byte{0});
-  for (const PlanTensor& t : plan.tensors)
-    if (t.role == PlanRole::kWeight && t.bytes() > 0)
-      std::memcpy(data.data() + t.offset, t.data.data(), static_cast<std::size_t>(t.bytes()));
-  at = plan.weight_bytes;
-  for (const auto& [hash, code] : plan.binaries) {
-    std::memcpy(data.data() + at, code.data(), static_cast<std::size_t>(code.bytes()));
-    at += (code.bytes() + 255) / 256 * 256;
-  }
   std::string front = json;
   front.resize(block - kHeader, '\0');
   Sha256 hash;
   hash.update(front);
-  hash.update(std::span<const std::byte>(data));
+  blobs.each([&](std::span<const std::byte> piece) { hash.update(piece); });
   const Digest digest = hash.finish();
   std::string header(kMagic, 8);
   const auto put = [&](auto value) { header.append(reinterpret_cast<const char*>(&value), sizeof value); };
@@ -258,12 +259,12 @@ void write_engine(const std::string& path, const EnginePlan& plan, const EngineP
   put(std::uint32_t{0});
   put(static_cast<std::uint64_t>(json.size()));
   put(block);
-  put(static_cast<std::uint64_t>(data.size()));
+  put(static_cast<std::uint64_t>(blobs.bytes()));
   header.append(reinterpret_cast<const char*>(digest.data()), digest.size());
   AtomicFile file(path);
   file.write(header);
   file.write(front);
-  file.write(std::span<const std::byte>(data));
+  blobs.each([&](std::span<const std::byte> piece) { file.write(piece); });
   file.commit();
 }
 
@@ -297,30 +298,23 @@ EngineFile parse_engine(std::span<const std::byte> bytes, const std::shared_ptr<
   engine.sha256 = hex(digest);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kHeader, json_bytes);
   const Json document = parse_json(text, path);
-  engine.plan = plan_from_json(json_object(document, "plan", path), path);
-  const Json& p = json_object(document, "provenance", path);
-  engine.provenance.pare_version = json_string(p, "pare", path);
-  engine.provenance.model = json_string(p, "model", path);
-  engine.provenance.model_sha256 = json_string(p, "model_sha256", path);
-  engine.provenance.device = json_string(p, "device", path);
-  engine.provenance.architecture = json_string(p, "architecture", path);
-  engine.provenance.batch = json_int(p, "batch", path);
-  for (const auto& [key, value] : json_object(p, "versions", path).items())
-    if (value.is_string()) engine.provenance.versions.emplace_back(key, value.get<std::string>());
-  if (engine.plan.weight_bytes < 0 || static_cast<std::uint64_t>(engine.plan.weight_bytes) > block_bytes)
-    bad(path, "its weights are not all there");
-  check_plan(engine.plan, path);
-  const std::byte* data = bytes.data() + block;
-  for (PlanTensor& t : engine.plan.tensors)
-    if (t.role == PlanRole::kWeight) t.data = Tensor::share(t.dtype, t.dims, data + t.offset, owner);
-  for (const Json& row : json_array(document, "binaries", path)) {
-    const std::int64_t offset = json_int(row, "offset", path), size = json_int(row, "bytes", path);
-    const auto all = static_cast<std::int64_t>(block_bytes);
-    if (offset < 0 || size < 0 || size > all || offset > all - size)
-      bad(path, "a kernel outside of the file");
+  const BlobReader blobs(json_array(document, "blobs", path), bytes.subspan(block), owner, path, check_sum);
+  engine.plan = read_plan(json_object(document, "plan", path), blobs, path);
+  for (const Json& plan : json_array(document, "more", path))
+    engine.more.push_back(read_plan(plan, blobs, path));
+  engine.profile = read_profile(json_array(document, "profile", path), path);
+  engine.rows = read_rows(json_array(document, "rows", path), path);
+  engine.integer = json_bool(document, "integer", path);
+  if (document.contains("graph"))
+    engine.graph = std::make_shared<const Graph>(graph_from_json(
+        json_object(document, "graph", path),
+        [&](const std::string& hash, DType type, const Dims& dims) { return blobs.find(hash, type, dims); },
+        path));
+  read_provenance(engine.provenance, json_object(document, "provenance", path), path);
+  for (const Json& row : json_array(document, "binaries", path))
     engine.plan.binaries[json_string(row, "hash", path)] =
-        Tensor::share(DType::kU8, {size}, data + offset, owner);
-  }
+        blobs.piece(json_int(row, "offset", path), json_int(row, "bytes", path));
+  for (EnginePlan& plan : engine.more) plan.binaries = engine.plan.binaries;
   return engine;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/base/sha256.h"
 
 namespace pare {
 
@@ -55,6 +56,11 @@ bool is_dense(const PlanView& view) {
     expected *= view.dims[i];
   }
   return true;
+}
+
+void hash_weights(EnginePlan& plan) {
+  for (PlanTensor& t : plan.tensors)
+    if (t.role == PlanRole::kWeight && t.hash.empty()) t.hash = hex(sha256(t.data.byte_span()));
 }
 
 int count_kernels(const EnginePlan& plan) {

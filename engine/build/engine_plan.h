@@ -29,7 +29,8 @@ struct PlanTensor {
   DType dtype = DType::kUndefined;
   Dims dims;
   PlanRole role = PlanRole::kActivation;
-  Tensor data;              // weights
+  Tensor data;       // weights
+  std::string hash;  // of their bytes (hex SHA-256): what has one hash is stored once, here and on a device
   std::int64_t offset = 0;  // activations: in the arena; weights: in the weight block; else unused
   std::int64_t bytes() const { return byte_count(dtype, dims); }
 };
@@ -147,6 +148,7 @@ PlanView whole(const EnginePlan& plan, int tensor);
 Dims dense_strides(const Dims& dims);
 bool is_dense(const PlanView& view);
 
+void hash_weights(EnginePlan& plan);  // those that have no hash yet
 int count_kernels(const EnginePlan& plan);
 // One line a layer: number, kind, name, shapes, types, tactic.
 std::string to_text(const EnginePlan& plan);

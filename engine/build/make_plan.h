@@ -28,11 +28,19 @@ struct PlanOptions {
   DType precision = DType::kF16;  // how float values are stored: float32, float16 or bfloat16
   bool fold_norms = true;         // LayerNormalization inside of the products around it, where it can be
   bool integer = true;            // Q/DQ layers as int8 or E4M3 where they can; off: as fake quantization
+  // float32 is stored, products and convolutions may round their operands to TF32 (10 bits of mantissa).
+  bool tf32 = false;
 };
+
+// By EnginePlan::precision: "float32", "float16", "bfloat16" or "tf32". Error kBadFile for another.
+void set_precision(PlanOptions& options, const std::string& precision);
 
 // All inputs must have known sizes (fix_sizes). Errors: kUnsupported naming the nodes that no layer can do,
 // with the reason for each; kUsage for an open size.
 EnginePlan make_plan(const Graph& graph, const PlanOptions& options = {});
+
+// The same of a graph that is lowered already, without integer kernels.
+EnginePlan plan_lowered(Graph lowered, const PlanOptions& options);
 
 // A copy whose inputs have the given sizes; an open size that is not given becomes `batch` when it is the
 // first, else error kUsage naming the input. Shapes and what follows from them are computed.

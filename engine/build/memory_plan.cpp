@@ -1,6 +1,7 @@
 #include "engine/build/memory_plan.h"
 
 #include <algorithm>
+#include <map>
 
 #include "engine/base/error.h"
 
@@ -37,11 +38,17 @@ std::int64_t plan_memory(EnginePlan& plan) {
   }
   plan.weight_bytes = plan.arena_bytes = 0;
   std::int64_t total = 0;
+  std::map<std::string, std::int64_t> by_hash;
   std::vector<Life> order;
   for (const Life& life : lives) {
     PlanTensor& tensor = plan.tensors[static_cast<std::size_t>(life.tensor)];
     if (tensor.role == PlanRole::kWeight) {
       tensor.offset = plan.weight_bytes;
+      if (!tensor.hash.empty()) {
+        const auto [seen, is_first] = by_hash.emplace(tensor.hash, tensor.offset);
+        tensor.offset = seen->second;
+        if (!is_first) continue;
+      }
       plan.weight_bytes += life.bytes;
     } else if (tensor.role == PlanRole::kActivation && life.first >= 0) {
       order.push_back(life);
@@ -71,6 +78,38 @@ std::int64_t plan_memory(EnginePlan& plan) {
     done.push_back(life);
   }
   return total;
+}
+
+PlannedMemory planned_memory(const EnginePlan& plan) {
+  PlannedMemory m;
+  m.weights = plan.weight_bytes;
+  m.activations = plan.arena_bytes;
+  m.workspace = std::max<std::int64_t>(plan.workspace_bytes, kPlanAlignment);
+  for (const auto* list : {&plan.inputs, &plan.outputs})
+    for (const int id : *list) m.io += plan.tensors[static_cast<std::size_t>(id)].bytes() + kPlanAlignment;
+  return m;
+}
+
+std::int64_t largest_batch(const EnginePlan& plan, std::int64_t batch, std::int64_t bytes) {
+  const PlannedMemory m = planned_memory(plan);
+  const std::int64_t each =
+      std::max<std::int64_t>((m.activations + m.io) / std::max<std::int64_t>(batch, 1), 1);
+  return std::max<std::int64_t>((bytes - m.weights - m.workspace) / each, 0);
+}
+
+void check_fits(const EnginePlan& plan, std::int64_t batch, std::int64_t bytes) {
+  const PlannedMemory m = planned_memory(plan);
+  if (m.peak() <= bytes) return;
+  const std::int64_t most = largest_batch(plan, batch, bytes);
+  const auto mb = [](std::int64_t n) { return static_cast<double>(n) / 1e6; };
+  throw make_error(
+      ErrorCode::kDevice,
+      "the engine needs {:.1f} MB of the device at batch {} (weights {:.1f}, activations {:.1f}, "
+      "workspace {:.1f}, inputs and outputs {:.1f}), {:.1f} MB are free",
+      mb(m.peak()), batch, mb(m.weights), mb(m.activations), mb(m.workspace), mb(m.io), mb(bytes))
+      .hint(most > 0 ? fmt::format("the largest batch that fits is about {}", most)
+                     : std::string(
+                           "not even one sample fits: free memory of the device, or take a smaller model"));
 }
 
 }  // namespace pare

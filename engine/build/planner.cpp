@@ -59,7 +59,8 @@ PlanLayer Planner::start_layer(LayerKind kind, const Node& node) const {
   layer.kind = kind;
   layer.name = node.name.empty() ? graph_.value(node.out[0]).name : node.name;
   layer.nodes = {layer.name};
-  layer.requested = layer.realized = name(options_.precision);
+  const bool product = kind == LayerKind::kConv || kind == LayerKind::kGemm;
+  layer.requested = layer.realized = options_.tf32 && product ? "tf32" : name(options_.precision);
   return layer;
 }
 
@@ -158,7 +159,7 @@ void Planner::emit_outputs() {
 }
 
 EnginePlan Planner::run() {
-  plan_.precision = name(options_.precision);
+  plan_.precision = options_.tf32 ? "tf32" : name(options_.precision);
   for (const ValueId id : graph_.inputs) {
     const Value& value = graph_.value(id);
     const int t = add_tensor(value.name, value.dtype, sizes(id), PlanRole::kInput);
@@ -246,6 +247,23 @@ Graph fix_sizes(const Graph& source, std::int64_t batch,
   return graph;
 }
 
+void set_precision(PlanOptions& options, const std::string& precision) {
+  options.tf32 = precision == "tf32";
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16})
+    if (precision == name(type) || (options.tf32 && type == DType::kF32)) {
+      options.precision = type;
+      return;
+    }
+  fail(ErrorCode::kBadFile, "the engine stores values as '{}', which is not known", precision);
+}
+
+EnginePlan plan_lowered(Graph lowered, const PlanOptions& options) {
+  planning::merge_products(lowered);
+  EnginePlan plan = planning::Planner(std::move(lowered), options).run();
+  hash_weights(plan);
+  return plan;
+}
+
 EnginePlan make_plan(const Graph& graph, const PlanOptions& options) {
   LowerOptions lower;
   lower.integer = options.integer;
@@ -255,6 +273,7 @@ EnginePlan make_plan(const Graph& graph, const PlanOptions& options) {
   planning::merge_products(copy);
   planning::Planner planner(std::move(copy), options);
   EnginePlan plan = planner.run();
+  hash_weights(plan);
   plan.realized = lowered.realized;
   for (Realized& row : plan.realized) {
     if (row.realized.find("kernel") != std::string::npos) continue;
@@ -264,7 +283,7 @@ EnginePlan make_plan(const Graph& graph, const PlanOptions& options) {
       row.why.clear();
       continue;
     }
-    row.realized = std::string(name(options.precision)) + " (fake-quantized)";
+    row.realized = plan.precision + " (fake-quantized)";
   }
   return plan;
 }

@@ -20,8 +20,8 @@ struct Compiled {
   std::map<std::string, std::string> failed;  // why not
   double seconds = 0;
 };
-// Different texts, by up to `jobs` processes (NVRTC compiles one at a time within a process). Must be called
-// before the process has used the device: a forked child cannot use it.
+// Different texts, by up to `jobs` processes (NVRTC compiles one at a time within a process). The children
+// never touch the device, so it may be open already.
 Compiled compile_all(const std::vector<std::string>& codes, const std::string& architecture, int jobs);
 
 }  // namespace pare::cuda

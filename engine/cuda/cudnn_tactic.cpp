@@ -452,6 +452,7 @@ std::vector<std::unique_ptr<Tactic>> cudnn_tactics(const EnginePlan& plan, const
     return refuse("steps by column or a zero point");
   if (layer.epilogue.alpha != 1) return refuse("a factor on the product");
   const DType type = type_of(plan, layer.in[0]);
+  const bool full_precision = type == DType::kF32 && plan.precision != "tf32";
   if (layer.kind == LayerKind::kGemm) {
     if (layer.in[0].strides[2] != 1 || layer.in[1].strides[2] != 1 || layer.out[0].strides[2] != 1)
       return refuse("an operand is not contiguous along k");
@@ -468,8 +469,7 @@ std::vector<std::unique_ptr<Tactic>> cudnn_tactics(const EnginePlan& plan, const
   if (!graph.build(why_not)) return tactics;
   if (!wanted.empty()) {
     if (wanted.rfind("cudnn:", 0) == 0)
-      if (auto tactic = plan_of(graph, layer, wanted, type == DType::kF32))
-        tactics.push_back(std::move(tactic));
+      if (auto tactic = plan_of(graph, layer, wanted, full_precision)) tactics.push_back(std::move(tactic));
     if (tactics.empty()) why_not = "this library does not know the engine any more";
     return tactics;
   }
@@ -490,7 +490,7 @@ std::vector<std::unique_ptr<Tactic>> cudnn_tactics(const EnginePlan& plan, const
   for (std::int64_t i = 0; i < std::min<std::int64_t>(count, most); ++i) {
     const std::string name = config_name(raw[static_cast<std::size_t>(i)]);
     if (name.empty()) continue;
-    if (auto tactic = plan_of(graph, layer, "cudnn:" + name, type == DType::kF32))
+    if (auto tactic = plan_of(graph, layer, "cudnn:" + name, full_precision))
       tactics.push_back(std::move(tactic));
   }
   if (tactics.empty()) why_not = "none of its engines supports this graph";

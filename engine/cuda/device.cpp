@@ -1,5 +1,7 @@
 #include "engine/cuda/device.h"
 
+#include <cstdlib>
+
 namespace pare::cuda {
 namespace {
 
@@ -17,7 +19,8 @@ std::string version_of(F read) {
 Device::Device() {
   PARE_CU(cuInit(0));
   CUdevice device = 0;
-  PARE_CU(cuDeviceGet(&device, 0));
+  const char* wanted = std::getenv("PARE_CUDA_DEVICE");
+  PARE_CU(cuDeviceGet(&device, wanted == nullptr ? 0 : std::atoi(wanted)));
   char name[256] = {};
   PARE_CU(cuDeviceGetName(name, sizeof name, device));
   facts_.name = name;
@@ -38,9 +41,8 @@ Device::Device() {
   std::size_t memory = 0;
   PARE_CU(cuDeviceTotalMem(&memory, device));
   facts_.memory_bytes = static_cast<std::int64_t>(memory);
-  CUcontext context = nullptr;
-  PARE_CU(cuDevicePrimaryCtxRetain(&context, device));
-  PARE_CU(cuCtxSetCurrent(context));
+  PARE_CU(cuDevicePrimaryCtxRetain(&context_, device));
+  PARE_CU(cuCtxSetCurrent(context_));
   PARE_CU(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
   facts_.versions["driver"] = version_of([] {
     int v = 0;
@@ -59,6 +61,12 @@ Device::Device() {
 Device& Device::get() {
   static Device* device = new Device;  // never closed: libraries hold the context until exit
   return *device;
+}
+
+std::int64_t Device::free_bytes() const {
+  std::size_t free = 0, all = 0;
+  PARE_CU(cuMemGetInfo(&free, &all));
+  return static_cast<std::int64_t>(free);
 }
 
 DeviceMemory::DeviceMemory(std::int64_t bytes) : bytes_(bytes) {

@@ -1,5 +1,5 @@
-// The device that engines run on, and its memory. Opened at the first call; one context (the primary one, so
-// cuBLASLt and cuDNN share it) and one stream.
+// The device that engines run on (number PARE_CUDA_DEVICE, else 0), and its memory. Opened at the first call;
+// one context (the primary one, so cuBLASLt and cuDNN share it) and one stream.
 #pragma once
 
 #include "engine/build/backend.h"
@@ -11,11 +11,14 @@ class Device {
  public:
   static Device& get();  // error kDevice: no driver, no device, too old a device
   const DeviceFacts& facts() const { return facts_; }
+  std::int64_t free_bytes() const;
   CUstream stream() const { return stream_; }
+  void use() const { PARE_CU(cuCtxSetCurrent(context_)); }  // once on every further thread
 
  private:
   Device();
   DeviceFacts facts_;
+  CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
 };
 
@@ -38,6 +41,19 @@ class DeviceMemory {
  private:
   CUdeviceptr at_ = 0;
   std::int64_t bytes_ = 0;
+};
+
+class Stream {
+ public:
+  Stream() { PARE_CU(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING)); }
+  ~Stream() { driver().cuStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  CUstream get() const { return stream_; }
+  void wait() const { PARE_CU(cuStreamSynchronize(stream_)); }
+
+ private:
+  CUstream stream_ = nullptr;
 };
 
 class Event {

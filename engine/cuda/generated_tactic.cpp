@@ -81,7 +81,9 @@ class Generated final : public Tactic {
 
 }  // namespace
 
-std::string Tactic::realized(const EnginePlan&, const PlanLayer& layer) const { return layer.requested; }
+std::string Tactic::realized(const EnginePlan&, const PlanLayer& layer) const {
+  return layer.requested == "tf32" && generated() ? "float32" : layer.requested;  // ours do not round to TF32
+}
 
 std::unique_ptr<Tactic> make_generated(const KernelSource& source, const Tensor& binary) {
   return std::make_unique<Generated>(source, binary);

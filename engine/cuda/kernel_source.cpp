@@ -79,8 +79,10 @@ __device__ __forceinline__ float gelu_(float a, float tanh_form) {
 // `eager`: the one behind it is ours too and waits in turn. Libraries start theirs early as well, but not all of them
 // wait, so they are let in only when this kernel is done.
 __device__ __forceinline__ void await_(u32 eager) {
+#if __CUDA_ARCH__ >= 900
   if (eager) asm volatile("griddepcontrol.launch_dependents;");
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 // Mean and 1 / deviation of a row from the sums and squared deviations of its pieces of 32 columns.
 template <int C> __device__ __forceinline__ float2 row_stats_(const float* p, float epsilon) {

@@ -143,8 +143,9 @@ std::vector<std::unique_ptr<Tactic>> lt_tactics(const EnginePlan& plan, const Pl
   p.has_bias = layer.in[2].present();
   p.has_residual = layer.in[3].present();
   p.beta = p.has_residual ? e.r_scale : 0;
-  check(lt().cublasLtMatmulDescCreate(&p.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        "cublasLtMatmulDescCreate");
+  const cublasComputeType_t compute =
+      type == DType::kF32 && plan.precision == "tf32" ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check(lt().cublasLtMatmulDescCreate(&p.operation, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
   set(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
   const cublasLtEpilogue_t epilogue = p.has_bias
                                           ? (e.relu() ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)

@@ -37,12 +37,22 @@ class Backend final : public EngineBackend {
     add("cudnn", [] { return fmt::format("cuDNN {}", cudnn().cudnnGetVersion()); });
     return list;
   }
-  DeviceFacts facts() override { return Device::get().facts(); }
+  DeviceFacts facts() override {
+    DeviceFacts facts = Device::get().facts();
+    facts.free_bytes = Device::get().free_bytes();
+    return facts;
+  }
   TuneReport tune(EnginePlan& plan, const TuneOptions& options) override { return cuda::tune(plan, options); }
   std::vector<TacticCheck> check_tactics(const EnginePlan& plan) override {
     return cuda::check_tactics(plan);
   }
-  std::unique_ptr<EngineRunner> load(const EnginePlan& plan) override { return make_runner(plan); }
+  CompileReport compile(EnginePlan& plan, const std::vector<std::string>& architectures, int jobs) override {
+    return compile_portable(plan, architectures, jobs);
+  }
+  void adopt(EnginePlan& plan, const EnginePlan& tuned) override { cuda::adopt(plan, tuned); }
+  std::unique_ptr<EngineRunner> load(const EnginePlan& plan, EngineRunner* like) override {
+    return make_runner(plan, like);
+  }
 };
 
 }  // namespace

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "engine/base/error.h"
+#include "engine/build/memory_plan.h"
 #include "engine/build/plan_reference.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/tuner.h"
@@ -14,27 +17,67 @@
 namespace pare::cuda {
 namespace {
 
+// Weights by the hash of their bytes, in blocks that live as long as anyone uses them.
+struct Weights {
+  std::map<std::string, CUdeviceptr> at;
+  std::vector<DeviceMemory> blocks;
+  std::int64_t bytes() const {
+    std::int64_t sum = 0;
+    for (const DeviceMemory& block : blocks) sum += block.bytes();
+    return sum;
+  }
+};
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kPlanAlignment - 1) / kPlanAlignment * kPlanAlignment;
+}
+
+void upload_weights(Weights& weights, const EnginePlan& plan) {
+  std::map<std::string, const PlanTensor*> missing;
+  std::int64_t bytes = 0;
+  for (const PlanTensor& t : plan.tensors)
+    if (t.role == PlanRole::kWeight && weights.at.count(t.hash) == 0 && missing.emplace(t.hash, &t).second)
+      bytes += aligned(t.bytes());
+  if (missing.empty()) return;
+  weights.blocks.emplace_back(std::max(bytes, kPlanAlignment));
+  CUdeviceptr at = weights.blocks.back().at();
+  for (const auto& [hash, t] : missing) {
+    if (t->bytes() > 0) PARE_CU(cuMemcpyHtoD(at, t->data.data(), static_cast<std::size_t>(t->bytes())));
+    weights.at[hash] = at;
+    at += static_cast<CUdeviceptr>(aligned(t->bytes()));
+  }
+  PARE_CU(cuStreamSynchronize(nullptr));  // copies from pageable memory may still be under way
+}
+
+// What contexts of one engine share: the plan, kernels and weights.
+struct Loaded {
+  EnginePlan plan;
+  std::vector<std::unique_ptr<Tactic>> tactics;
+  std::shared_ptr<Weights> weights;
+  std::int64_t workspace = 256, counters = 0;
+};
+
+// Tactics keep state between the steps of a launch (pointers in a descriptor, a library's stream): one
+// context at a time launches them, which happens while graphs are captured and never later.
+std::mutex& launch_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 class Runner final : public EngineRunner {
  public:
-  explicit Runner(const EnginePlan& plan) : plan_(plan), stream_(Device::get().stream()) {
-    std::int64_t counters = 0;
-    for (const PlanLayer& layer : plan_.layers) {
-      tactics_.push_back(
-          with_context("loading layer '" + layer.name + "'", [&] { return chosen_tactic(plan_, layer); }));
-      counters = std::max(counters, tactics_.back()->counters());
-      workspace_bytes_ = std::max(workspace_bytes_, tactics_.back()->workspace());
-    }
-    weights_ = DeviceMemory(plan_.weight_bytes);
+  explicit Runner(std::shared_ptr<Loaded> loaded)
+      : loaded_(std::move(loaded)), plan_(loaded_->plan), tactics_(loaded_->tactics), stream_(own_.get()) {
+    const std::lock_guard<std::mutex> lock(launch_mutex());
     arena_ = DeviceMemory(plan_.arena_bytes);
-    workspace_ = DeviceMemory(std::max<std::int64_t>(workspace_bytes_, 256));
-    counters_ = DeviceMemory(counters * 4 + 256);
+    workspace_ = DeviceMemory(loaded_->workspace);
+    counters_ = DeviceMemory(loaded_->counters * 4 + 256);
     PARE_CU(cuMemsetD8(counters_.at(), 0, static_cast<std::size_t>(counters_.bytes())));
     for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
       const PlanTensor& t = plan_.tensors[i];
       CUdeviceptr at = 0;
       if (t.role == PlanRole::kWeight) {
-        at = weights_.at() + static_cast<CUdeviceptr>(t.offset);
-        if (t.bytes() > 0) PARE_CU(cuMemcpyHtoD(at, t.data.data(), static_cast<std::size_t>(t.bytes())));
+        at = loaded_->weights->at.at(t.hash);
       } else if (t.role == PlanRole::kActivation) {
         at = arena_.at() + static_cast<CUdeviceptr>(t.offset);
       } else {
@@ -44,6 +87,7 @@ class Runner final : public EngineRunner {
       }
       place_.push_back(at);
     }
+    PARE_CU(cuStreamSynchronize(nullptr));  // the fills above
     for (const PlanLayer& layer : plan_.layers) {
       Operands at;
       const auto address = [&](const PlanView& view) {
@@ -63,10 +107,31 @@ class Runner final : public EngineRunner {
     graph_ = std::make_unique<CapturedGraph>(stream_, [&] { launch_all(); });
   }
 
+  const std::shared_ptr<Weights>& weights() const { return loaded_->weights; }
+
+  std::unique_ptr<EngineRunner> context(int) override {
+    Device::get().use();
+    auto made = std::make_unique<Runner>(loaded_);
+    for (const int id : plan_.inputs) {
+      const auto bytes = static_cast<std::size_t>(plan_.tensors[static_cast<std::size_t>(id)].bytes());
+      if (bytes == 0) continue;
+      std::vector<std::byte> host(bytes);
+      PARE_CU(cuMemcpyDtoH(host.data(), place(id), bytes));
+      PARE_CU(cuMemcpyHtoD(made->place(id), host.data(), bytes));
+    }
+    return made;
+  }
+
+  void repeat(int count) override {
+    Device::get().use();
+    for (int i = 0; i < count; ++i) graph_->launch(stream_);
+    PARE_CU(cuStreamSynchronize(stream_));
+  }
+
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) override {
+    Device::get().use();
     upload(inputs);
     graph_->launch(stream_);
-    PARE_CU(cuStreamSynchronize(stream_));
     std::vector<Tensor> outputs;
     for (const int id : plan_.outputs) outputs.push_back(download(id));
     return outputs;
@@ -111,6 +176,7 @@ class Runner final : public EngineRunner {
   }
 
   std::vector<LayerTime> profile(int repeats) override {
+    const std::lock_guard<std::mutex> lock(launch_mutex());
     std::vector<LayerTime> list;
     for (std::size_t i = 0; i < tactics_.size(); ++i) {
       const int launches = 10;
@@ -138,7 +204,7 @@ class Runner final : public EngineRunner {
 
   EngineMemory memory() const override {
     EngineMemory m;
-    m.weights = weights_.bytes();
+    m.weights = loaded_->weights->bytes();
     m.arena = arena_.bytes();
     m.workspace = workspace_.bytes() + counters_.bytes();
     for (const DeviceMemory& io : io_) m.io += io.bytes();
@@ -146,6 +212,7 @@ class Runner final : public EngineRunner {
   }
 
   std::vector<double> check_layers(const std::vector<Tensor>& inputs) override {
+    const std::lock_guard<std::mutex> lock(launch_mutex());
     upload(inputs);
     std::vector<double> errors;
     for (std::size_t i = 0; i < tactics_.size(); ++i) {
@@ -197,7 +264,8 @@ class Runner final : public EngineRunner {
                          to_string(t.dims))
             .hint("build an engine for this shape");
       if (t.bytes() > 0)
-        PARE_CU(cuMemcpyHtoD(place(plan_.inputs[i]), inputs[i].data(), static_cast<std::size_t>(t.bytes())));
+        PARE_CU(cuMemcpyHtoDAsync(place(plan_.inputs[i]), inputs[i].data(),
+                                  static_cast<std::size_t>(t.bytes()), stream_));
     }
   }
 
@@ -205,15 +273,17 @@ class Runner final : public EngineRunner {
     const PlanTensor& t = plan_.tensors[static_cast<std::size_t>(id)];
     Tensor host = Tensor::allocate(t.dtype, t.dims);
     if (t.bytes() > 0)
-      PARE_CU(cuMemcpyDtoH(host.mut<void>(), place(id), static_cast<std::size_t>(t.bytes())));
+      PARE_CU(cuMemcpyDtoHAsync(host.mut<void>(), place(id), static_cast<std::size_t>(t.bytes()), stream_));
+    PARE_CU(cuStreamSynchronize(stream_));
     return host;
   }
 
-  const EnginePlan plan_;
+  std::shared_ptr<Loaded> loaded_;
+  const EnginePlan& plan_;
+  const std::vector<std::unique_ptr<Tactic>>& tactics_;
+  Stream own_;
   CUstream stream_;
-  std::vector<std::unique_ptr<Tactic>> tactics_;
-  std::int64_t workspace_bytes_ = 0;
-  DeviceMemory weights_, arena_, workspace_, counters_;
+  DeviceMemory arena_, workspace_, counters_;
   std::vector<DeviceMemory> io_;
   std::vector<CUdeviceptr> place_;
   std::vector<Operands> operands_;
@@ -222,6 +292,21 @@ class Runner final : public EngineRunner {
 
 }  // namespace
 
-std::unique_ptr<EngineRunner> make_runner(const EnginePlan& plan) { return std::make_unique<Runner>(plan); }
+std::unique_ptr<EngineRunner> make_runner(const EnginePlan& plan, EngineRunner* like) {
+  Device::get().use();
+  auto loaded = std::make_shared<Loaded>();
+  loaded->plan = plan;
+  hash_weights(loaded->plan);
+  for (const PlanLayer& layer : plan.layers) {
+    loaded->tactics.push_back(
+        with_context("loading layer '" + layer.name + "'", [&] { return chosen_tactic(plan, layer); }));
+    loaded->counters = std::max(loaded->counters, loaded->tactics.back()->counters());
+    loaded->workspace = std::max(loaded->workspace, aligned(loaded->tactics.back()->workspace()));
+  }
+  const auto* lender = dynamic_cast<Runner*>(like);
+  loaded->weights = lender == nullptr ? std::make_shared<Weights>() : lender->weights();
+  upload_weights(*loaded->weights, loaded->plan);
+  return std::make_unique<Runner>(std::move(loaded));
+}
 
 }  // namespace pare::cuda

@@ -7,7 +7,8 @@
 
 namespace pare::cuda {
 
-// After plan_memory. Errors: kDevice when memory is short, kUnsupported when a tactic is not to be had.
-std::unique_ptr<EngineRunner> make_runner(const EnginePlan& plan);
+// After plan_memory. `like` (of this module, or nullptr) lends the weights that both have. Errors: kDevice
+// when memory is short, kUnsupported when a tactic is not to be had.
+std::unique_ptr<EngineRunner> make_runner(const EnginePlan& plan, EngineRunner* like);
 
 }  // namespace pare::cuda

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
 #include <thread>
 
+#include "engine/base/atomic_file.h"
 #include "engine/base/error.h"
+#include "engine/base/paths.h"
 #include "engine/base/sha256.h"
 #include "engine/cuda/compile.h"
 #include "engine/cuda/device.h"
@@ -17,7 +20,28 @@
 namespace pare::cuda {
 namespace {
 
-const char* const kArchitecture = "sm_90a";  // kernels are compiled before the device is opened
+// What kernels are compiled for. The device is open before the compilers fork; their processes never touch
+// it.
+const std::string& target() { return Device::get().facts().architecture; }
+
+const Tensor* given_binary(const EnginePlan& plan, const std::string& hash) {
+  auto found = plan.binaries.find(hash);
+  if (found == plan.binaries.end())
+    found = plan.binaries.find(portable_architecture(plan, target()) + "/" + hash);
+  return found == plan.binaries.end() ? nullptr : &found->second;
+}
+
+// The text of a kernel that does not compile is worth a look: its path, "" when it cannot be written.
+std::string keep_source(const std::string& code, const std::string& hash) {
+  const char* folder = std::getenv("TMPDIR");
+  const std::string path = join_path(folder == nullptr ? "/tmp" : folder, "pare-kernel-" + hash + ".cu");
+  try {
+    write_file_atomically(path, prelude() + code);
+  } catch (const Error&) {
+    return "";
+  }
+  return path;
+}
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -99,14 +123,17 @@ struct Candidate {
   std::unique_ptr<Tactic> tactic;
   double us = INFINITY;
   std::string failed;
+  bool nan = false;
 };
 
 class LayerTimer {
  public:
-  LayerTimer(const EnginePlan& plan, const PlanLayer& layer, bool rotate) : stage_(plan, layer, rotate) {}
+  LayerTimer(const EnginePlan& plan, const PlanLayer& layer, bool rotate)
+      : plan_(plan), layer_(layer), stage_(plan, layer, rotate) {}
 
   void time(std::vector<Candidate>& candidates) {
     std::int64_t workspace = 256, counters = 0;
+    bool clean = false;
     for (const Candidate& c : candidates) {
       workspace = std::max(workspace, c.tactic->workspace());
       counters = std::max(counters, c.tactic->counters());
@@ -123,13 +150,39 @@ class LayerTimer {
     double best = INFINITY;
     for (Candidate& c : candidates) {
       round(c, std::max(4, stage_.copies()), 1);
-      best = std::min(best, c.us);
+      c.nan = c.failed.empty() && has_nan();
+      clean = clean || (c.failed.empty() && !c.nan);
     }
+    // Where another candidate gives numbers on the same operands, one that gives NaN is wrong, however fast.
+    for (Candidate& c : candidates)
+      if (clean && c.nan) {
+        c.failed = "it gives NaN where other tactics give numbers";
+        c.us = INFINITY;
+      }
+    for (const Candidate& c : candidates) best = std::min(best, c.us);
     for (Candidate& c : candidates)
       if (c.us <= 1.5 * best) round(c, std::max(20, stage_.copies()), 5);
   }
 
  private:
+  // In the first elements of each output.
+  bool has_nan() {
+    for (std::size_t o = 0; o < layer_.out.size(); ++o) {
+      const PlanTensor& t = plan_.tensors[static_cast<std::size_t>(layer_.out[o].tensor)];
+      if (!is_float(t.dtype)) continue;
+      const std::int64_t count =
+          std::min<std::int64_t>(element_count(t.dims) - layer_.out[o].offset, std::int64_t{1} << 16);
+      if (count <= 0) continue;
+      Tensor raw = Tensor::allocate(t.dtype, {count});
+      PARE_CU(cuMemcpyDtoH(raw.mut<void>(), stage_.at(0).out[o], static_cast<std::size_t>(raw.bytes())));
+      std::vector<float> values(static_cast<std::size_t>(count));
+      convert(raw.view(), TensorView{DType::kF32, raw.dims(), values.data()});
+      for (const float v : values)
+        if (std::isnan(v)) return true;
+    }
+    return false;
+  }
+
   void round(Candidate& c, int launches, int repeats) {
     if (!c.failed.empty()) return;
     const CUstream stream = Device::get().stream();
@@ -156,6 +209,8 @@ class LayerTimer {
     }
   }
 
+  const EnginePlan& plan_;
+  const PlanLayer& layer_;
   Stage stage_;
   DeviceMemory workspace_, counters_;
 };
@@ -200,6 +255,7 @@ std::string layer_key(const EnginePlan& plan, const PlanLayer& layer) {
       text += fmt::format(" {} {} {} {} {}", s.op, s.n, s.op == "const" ? 0 : s.x, s.y, s.z);
       for (const int a : s.args) text += fmt::format(",{}", a);
     }
+  if (plan.precision == "tf32") text += " tf32";
   return hex(sha256(text)).substr(0, 32);
 }
 
@@ -212,15 +268,15 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
     return options.only.empty() || std::any_of(options.only.begin(), options.only.end(),
                                                [&](const std::string& p) { return tactic.rfind(p, 0) == 0; });
   };
-  // Versions and the device belong to the key, but asking the device would open it before the compilers fork.
-  std::string versions;
+  const std::string& architecture = target();
+  std::string versions = Device::get().facts().name + " ";
   {
     int a = 0, b = 0;
     try {
       nvrtc().nvrtcVersion(&a, &b);
     } catch (const Error&) {
     }
-    versions = fmt::format("nvrtc {}.{} ", a, b);
+    versions += fmt::format("nvrtc {}.{} ", a, b);
     try {
       versions += fmt::format("cublaslt {} ", lt().cublasLtGetVersion());
     } catch (const Error&) {
@@ -235,7 +291,7 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
   std::map<std::string, std::vector<std::size_t>> equal;  // key -> layers
   std::vector<std::string> order;
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-    const std::string key = layer_key(plan, plan.layers[i]) + " " + only + versions + kArchitecture;
+    const std::string key = layer_key(plan, plan.layers[i]) + " " + only + versions + architecture;
     if (equal.count(key) == 0) order.push_back(key);
     equal[key].push_back(i);
   }
@@ -243,6 +299,7 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
   // the others.
   std::map<std::string, std::vector<KernelSource>> sources;
   std::vector<std::string> codes;
+  const bool portable = !portable_architectures(plan).empty();  // nothing is compiled
   for (const std::string& key : order) {
     const PlanLayer& layer = plan.layers[equal[key][0]];
     const auto* cached = options.cache->find(key);
@@ -257,17 +314,25 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
       if (cached == nullptr && s.tactic == "plain" && !sources[key].empty())
         continue;  // the last resort only
       if (cached == nullptr && s.tactic == "attention:plain" && !sources[key].empty()) continue;
-      codes.push_back(s.code);
+      const bool given = given_binary(plan, source_hash(s.code)) != nullptr;
+      if (portable && !given) continue;
+      if (!given) codes.push_back(s.code);
       sources[key].push_back(std::move(s));
     }
     if (!why.empty()) report.declined.push_back(layer.name + ":" + why);
   }
   const int jobs =
       options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const Compiled compiled = compile_all(codes, kArchitecture, jobs);
+  const Compiled compiled = compile_all(codes, architecture, jobs);
   report.compiled = static_cast<int>(compiled.binaries.size());
   report.compile_seconds = compiled.seconds;
-  for (const auto& [hash, why] : compiled.failed) report.declined.push_back("kernel " + hash + ": " + why);
+  for (const std::string& code : codes) {
+    const auto failed = compiled.failed.find(source_hash(code));
+    if (failed == compiled.failed.end()) continue;
+    const std::string kept = keep_source(code, failed->first);
+    report.declined.push_back(fmt::format("kernel {} does not compile{}: {}", failed->first,
+                                          kept.empty() ? "" : " (its source: " + kept + ")", failed->second));
+  }
   log(fmt::format("{} kernels compiled in {:.1f} s", report.compiled, report.compile_seconds));
 
   const auto start = std::chrono::steady_clock::now();
@@ -278,10 +343,17 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
     const auto* cached = options.cache->find(key);
     std::vector<Candidate> candidates;
     const auto generated = [&](const KernelSource& s) {
-      const auto binary = compiled.binaries.find(source_hash(s.code));
-      if (binary == compiled.binaries.end()) return;
+      const std::string hash = source_hash(s.code);
+      const auto binary = compiled.binaries.find(hash);
+      const Tensor* given = binary == compiled.binaries.end() ? given_binary(plan, hash) : &binary->second;
+      if (given == nullptr) return;
       Candidate c;
-      c.tactic = make_generated(s, binary->second);
+      try {
+        c.tactic = make_generated(s, *given);
+      } catch (const Error& error) {
+        report.declined.push_back(first.name + ": " + s.tactic + ": " + error.what());
+        return;
+      }
       candidates.push_back(std::move(c));
     };
     if (cached != nullptr && !cached->empty()) {
@@ -371,10 +443,11 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
         const std::string hash = source_hash(s.code);
         if (plan.binaries.count(hash) != 0) continue;
         const auto binary = compiled.binaries.find(hash);
-        if (binary != compiled.binaries.end()) {
-          plan.binaries[hash] = binary->second;
+        const Tensor* given = binary == compiled.binaries.end() ? given_binary(plan, hash) : &binary->second;
+        if (given != nullptr) {
+          plan.binaries[hash] = *given;
         } else {
-          const std::string code = compile(s.code, kArchitecture);
+          const std::string code = compile(s.code, architecture);
           plan.binaries[hash] =
               Tensor::copy_of(DType::kU8, {static_cast<std::int64_t>(code.size())}, code.data(), code.size());
           ++report.compiled;
@@ -396,7 +469,7 @@ std::unique_ptr<Tactic> chosen_tactic(const EnginePlan& plan, const PlanLayer& l
       if (s.tactic != layer.tactic) continue;
       const auto binary = plan.binaries.find(source_hash(s.code));
       if (binary != plan.binaries.end()) return make_generated(s, binary->second);
-      const std::string code = compile(s.code, kArchitecture);
+      const std::string code = compile(s.code, target());
       return make_generated(
           s, Tensor::copy_of(DType::kU8, {static_cast<std::int64_t>(code.size())}, code.data(), code.size()));
     }
@@ -405,6 +478,95 @@ std::unique_ptr<Tactic> chosen_tactic(const EnginePlan& plan, const PlanLayer& l
                    "layer '{}' was built with tactic '{}', which is not to be had here {}", layer.name,
                    layer.tactic, why)
       .hint("build the engine again on this machine");
+}
+
+CompileReport compile_portable(EnginePlan& plan, const std::vector<std::string>& architectures, int jobs) {
+  constexpr std::size_t kMostTactics = 6;  // of a layer: the likeliest, of which one is timed to be the best
+  CompileReport report;
+  const auto start = std::chrono::steady_clock::now();
+  std::map<std::string, std::vector<std::string>> codes;  // by architecture
+  for (const PlanLayer& layer : plan.layers) {
+    std::string why;
+    std::map<std::string, std::size_t> taken;
+    for (const KernelSource& s : generated_kernels(plan, layer, why)) {
+      const std::string group = group_of(s.tactic);
+      const bool last_resort = s.tactic == "plain" || s.tactic == "attention:plain";
+      for (const std::string& architecture : architectures) {
+        const bool hopper = architecture.rfind("sm_90", 0) == 0;
+        if (!hopper && (group == "wgmma" || group == "pingpong")) continue;  // instructions of sm_90a
+        std::size_t& count = taken[architecture];
+        if (count >= kMostTactics || (last_resort && count > 0)) continue;
+        ++count;
+        codes[architecture].push_back(s.code);
+      }
+    }
+  }
+  for (const auto& [architecture, list] : codes) {
+    const Compiled compiled =
+        compile_all(list, architecture,
+                    jobs > 0 ? jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+    for (const auto& [hash, binary] : compiled.binaries) plan.binaries[architecture + "/" + hash] = binary;
+    report.kernels += static_cast<int>(compiled.binaries.size());
+    for (const auto& [hash, why] : compiled.failed)
+      report.failed.push_back(fmt::format("kernel {} for {}: {}", hash, architecture, why));
+  }
+  report.seconds = seconds_since(start);
+  return report;
+}
+
+void adopt(EnginePlan& plan, const EnginePlan& tuned) {
+  std::map<std::string, const PlanLayer*> known;
+  for (const PlanLayer& layer : tuned.layers) known[name(layer.kind) + (" " + layer.name)] = &layer;
+  std::vector<KernelSource> chosen(plan.layers.size());
+  std::vector<std::string> codes;
+  std::string why;
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+    PlanLayer& layer = plan.layers[i];
+    const auto old = known.find(name(layer.kind) + (" " + layer.name));
+    layer.tactic = old == known.end() ? "" : old->second->tactic;
+    layer.microseconds = 0;
+    if (is_library(layer.tactic)) {
+      const auto tactic = library_tactic(plan, layer, layer.tactic, why);
+      if (tactic != nullptr) {
+        layer.workspace = tactic->workspace();
+        layer.kernels = tactic->kernels();
+        layer.realized = tactic->realized(plan, layer);
+        SplitKernel kernel;
+        if (group_of(layer.tactic) == "split" &&
+            !split_tactics(plan, layer, layer.tactic, 1, why, &kernel).empty())
+          plan.binaries[kernel.hash] = kernel.binary;
+        continue;
+      }
+    }
+    std::vector<KernelSource> sources = generated_kernels(plan, layer, why);
+    if (sources.empty())
+      throw make_error(ErrorCode::kUnsupported, "no tactic runs layer '{}' ({}) at this shape: {}",
+                       layer.name, name(layer.kind), why);
+    std::size_t at = 0;
+    for (std::size_t s = 0; s < sources.size(); ++s)
+      if (sources[s].tactic == layer.tactic) at = s;
+    chosen[i] = std::move(sources[at]);
+    codes.push_back(chosen[i].code);
+  }
+  std::vector<std::string> missing;
+  for (const std::string& code : codes)
+    if (plan.binaries.count(source_hash(code)) == 0) missing.push_back(code);
+  const Compiled compiled =
+      compile_all(missing, target(), static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  plan.binaries.insert(compiled.binaries.begin(), compiled.binaries.end());
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+    if (chosen[i].code.empty()) continue;
+    PlanLayer& layer = plan.layers[i];
+    const std::string hash = source_hash(chosen[i].code);
+    if (plan.binaries.count(hash) == 0)
+      fail(ErrorCode::kDevice, "the kernel of layer '{}' at this shape does not compile: {}", layer.name,
+           compiled.failed.at(hash));
+    const auto tactic = make_generated(chosen[i], plan.binaries.at(hash));
+    layer.tactic = tactic->name();
+    layer.workspace = tactic->workspace();
+    layer.kernels = tactic->kernels();
+    layer.realized = tactic->realized(plan, layer);
+  }
 }
 
 }  // namespace pare::cuda

@@ -20,6 +20,8 @@ namespace pare::cuda {
 std::string layer_key(const EnginePlan& plan, const PlanLayer& layer);
 
 TuneReport tune(EnginePlan& plan, const TuneOptions& options);
+CompileReport compile_portable(EnginePlan& plan, const std::vector<std::string>& architectures, int jobs);
+void adopt(EnginePlan& plan, const EnginePlan& tuned);  // EngineBackend::adopt
 
 // The tactic that the layer names; its machine code comes from the plan, or is compiled. Error kUnsupported
 // when the library or this version does not know it any more.

@@ -9,14 +9,28 @@
 #include "engine/run/batch_axis.h"
 #include "engine/run/graph_run.h"
 #include "engine/run/run_context.h"
+#include "engine/run/session_device.h"
 
 namespace pare {
+namespace {
+
+SessionDevice*& the_device() {
+  static SessionDevice* device = nullptr;
+  return device;
+}
+
+}  // namespace
+
+void set_session_device(SessionDevice* device) { the_device() = device; }
+SessionDevice* session_device() { return the_device(); }
 
 struct Session::Impl {
   std::shared_ptr<const Graph> graph;
   RunContext context;
   GraphRun main;
   bool watched = false;
+  SessionDevice* device = session_device();  // nullptr: here
+  std::map<ValueId, Watcher> device_watchers;
   std::int64_t most_at_a_time = 0;  // samples; 0: the batch stays whole
 
   Impl(std::shared_ptr<const Graph> g, SessionOptions o)
@@ -33,6 +47,7 @@ struct Session::Impl {
   std::vector<Tensor> run_parts(const std::vector<Tensor>& inputs, std::int64_t part);
   std::vector<Tensor> run_whole(const std::vector<Tensor>& inputs);
   void run_main(std::vector<Slot> inputs);
+  bool run_on_device(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs);
   void check_inputs(const std::vector<Tensor>& inputs) const;
   void refuse_other_kinds() const;
 };
@@ -48,12 +63,17 @@ void Session::watch(ValueId id, Watcher watcher) { watch({}, id, std::move(watch
 void Session::watch(const SubgraphPath& path, ValueId id, Watcher watcher) {
   GraphRun& run = impl_->at(path);
   PARE_ASSERT(static_cast<std::size_t>(id) < run.graph().value_count());
+  if (path.empty())
+    impl_->device_watchers[id] = watcher;
+  else
+    impl_->device = nullptr;  // a device sees main graphs only
   run.watch(id, std::move(watcher));
   impl_->watched = true;
 }
 
 void Session::clear_watchers() {
   impl_->main.clear_watchers();
+  impl_->device_watchers.clear();
   impl_->watched = false;
 }
 
@@ -99,10 +119,25 @@ std::vector<Tensor> Session::run(const std::vector<Tensor>& inputs) {
   Impl& s = *impl_;
   s.refuse_other_kinds();
   s.check_inputs(inputs);
+  if (s.device != nullptr && !s.context.options.profile) {
+    std::vector<Tensor> outputs;
+    if (s.run_on_device(inputs, outputs)) return outputs;
+    s.device = nullptr;
+  }
   // Watchers and profiles see whole batches.
   if (s.most_at_a_time == 0 || s.watched || s.context.options.profile) return s.run_whole(inputs);
   const std::int64_t batch = inputs[0].dims()[0], part = part_of_batch(batch, s.most_at_a_time);
   return part == batch ? s.run_whole(inputs) : s.run_parts(inputs, part);
+}
+
+bool Session::Impl::run_on_device(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) {
+  std::vector<ValueId> ids;
+  for (const auto& [id, watcher] : device_watchers) ids.push_back(id);
+  SessionDevice::Results results;
+  if (!device->run(graph, inputs, ids, results)) return false;
+  for (std::size_t i = 0; i < ids.size(); ++i) device_watchers.at(ids[i])(ids[i], results.watched[i].view());
+  outputs = std::move(results.outputs);
+  return true;
 }
 
 // Samples [first, first + count) of a tensor whose first axis they are.

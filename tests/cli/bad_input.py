@@ -48,6 +48,31 @@ def expect(name, arguments, code, *words, gone=(), env=None):
         check(env is not None and code == 5, name + ' --json', f'no document: {problem}', result.out)
 
 
+def engines(folder):
+    engine, apart = os.path.join(folder, 'a.engine'), os.path.join(folder, 'apart')
+    build = ['build', RESNET, '--device', 'cpu']
+    expect('profile', [*build, '-o', engine, '--profile', 'batch=8'], 2, 'NAME=MINxOPTxMAX')
+    expect('profile of nothing', [*build, '-o', engine, '--profile', 'bach=1x2x4'], 2, "no input has an open dimension 'bach'", 'batch')
+    expect('precision of a CPU engine', [*build, '-o', engine, '--precision', 'fp16'], 4, 'stores float values as fp32')
+    expect('architecture', ['build', RESNET, '-o', engine, '--portable', 'hopper'], 2, "'hopper' is no architecture")
+    check(not os.path.exists(engine), 'engines', 'a refused build left a file')
+    os.mkdir(apart)
+    kept = os.path.join(apart, 'a.engine')
+    for words in ([*build, '-o', engine, '--profile', 'batch=1x2x4'], [*build, '-o', kept, '--weights-apart']):
+        result = pare(*words)
+        check(result.code == 0, 'engines', result.err)
+    expect('outside of the profile', ['bench', engine, '--batch', '5', '--iterations', '1'], 2, "'batch' is 5, its profile has 1 to 4")
+    expect('engine of another device', ['bench', engine, '--device', 'cuda'], 4, 'is an engine for the CPU')
+    expect('contexts', ['bench', engine, '--contexts', '0'], 2, '--contexts counts from 1')
+    shutil.move(os.path.join(apart, 'weights'), os.path.join(apart, 'elsewhere'))
+    expect('weights missing', ['bench', kept], 3, 'keeps its weights apart', '.weights')
+    whole = open(engine, 'rb').read()
+    for name, content in (('cut', whole[:-100]), ('changed', whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])):
+        path = os.path.join(folder, name + '.engine')
+        open(path, 'wb').write(content)
+        expect('engine that is ' + name, ['inspect', path], 3, 'the engine file is damaged')
+
+
 def usage(folder):
     expect('misspelt command', ['quantise', 'x'], 2, "there is no command `pare quantise`", 'did you mean `pare quantize`?')
     expect('second word missing', ['stats'], 2, 'needs a second word', 'pare stats show')
@@ -71,6 +96,7 @@ def usage(folder):
            "did you mean 'top1'?")
     expect('metric of later', ['eval', RESNET, '--data', f'{TEST_IMAGES}:{KEYS}', '--metric', 'embedding_cosine'], 4,
            'does not compute the metric embedding_cosine')
+    engines(folder)
     out = os.path.join(folder, 'none.onnx')
     expect('group that does not divide', ['quantize', os.path.join(FASHION, 'vit.onnx'), '--format', 'int4', '--group-size', '100', '-o', out], 2,
            "layer 'node_MatMul", 'a group of 100 does not divide its 192 inputs', '96 is the largest that does', gone=[out])

@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t block = (kHeader + size + kPage - 1) / kPage * kPage;
   const auto file = std::make_shared<std::vector<std::byte>>(block + kBlock);
   std::byte* at = file->data();
-  const std::uint32_t version = 2;
+  const std::uint32_t version = 3;
   const std::uint64_t lengths[] = {size, block, kBlock};
   std::memcpy(at, "PAREENG1", 8);
   std::memcpy(at + 8, &version, sizeof version);
