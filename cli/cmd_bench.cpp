@@ -40,6 +40,11 @@ class Bench final : public Command {
     if (batch_ < 1 || warmup_ < 0 || iterations_ < 0)
       fail(ErrorCode::kUsage, "--batch, --warmup and --iterations count: batch from 1, the others from 0");
     if (model_kind(path_) == ModelKind::kEngine) return bench_engine(context);
+    if (context.options().device.rfind("cuda", 0) == 0)
+      throw make_error(ErrorCode::kUnsupported, "a model is timed on the CPU only, not on --device {}",
+                       context.options().device)
+          .at(path_)
+          .hint("time an engine: pare build MODEL -o ENGINE, pare bench ENGINE");
     Graph graph = load_model(path_);
     SimplifyOptions simplest;  // as the pipeline does before it runs a model: batch normalization folded
     simplest.self_check = false;

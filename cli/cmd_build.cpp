@@ -70,8 +70,11 @@ class Build final : public Command {
     Graph open = open_sizes(graph, batch_, shapes, profile_);
     clean_graph(open);  // shapes that are numbers now: what is computed from them folds
     if (cpu) return build_for_cpu(context, open);
-    graph = fix_sizes(open, 1, shapes_at(open, sizes_at(profile_, ProfilePoint::kOpt)));
-    clean_graph(graph);
+    graph = open;
+    if (!profile_.empty()) {
+      graph = fix_sizes(open, 1, shapes_at(open, sizes_at(profile_, ProfilePoint::kOpt)));
+      clean_graph(graph);
+    }
     EngineFile engine;
     engine.plan = make_plan(graph, options);
     plan_memory(engine.plan);
@@ -312,9 +315,10 @@ class Build final : public Command {
     how.require_cached = require_;
     how.only = only_;
     how.log = [&](const std::string& text) { context.message(text); };
-    TuneReport report = tune(context, backend, graph, options, engine.plan, how);
     const DeviceFacts facts = backend.facts();
-    check_fits(engine.plan, batch_, facts.free_bytes);
+    check_fits(engine.plan, batch_, facts.free_bytes);  // before anything is timed
+    TuneReport report = tune(context, backend, graph, options, engine.plan, how);
+    check_fits(engine.plan, batch_, facts.free_bytes);  // with the workspace of what was chosen
     // The ends of the profile are prepared as well, so that no kernel of theirs is compiled later.
     for (const ProfilePoint point : {ProfilePoint::kMin, ProfilePoint::kMax}) {
       const NamedSizes sizes = sizes_at(profile_, point);

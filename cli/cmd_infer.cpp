@@ -71,8 +71,10 @@ class Infer final : public Command {
     SessionOptions options;
     options.pool = &context.pool();
     options.seed = context.seed();
+    const DeviceSessions sessions(context);
     Session session(lowered.graph, options);
     const std::vector<Tensor> outputs = session.run(feed);
+    sessions.report(context);
     std::vector<std::string> names;
     for (const ValueId id : graph.outputs) names.push_back(graph.value(id).name);
     report(context, names, outputs);

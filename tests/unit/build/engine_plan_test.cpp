@@ -269,5 +269,71 @@ TEST(EnginePlan, OpenSizesAreAskedFor) {
   EXPECT_THROW(fix_sizes(graph, 1, {{"picture", {2, 3, 32, 32}}}), Error);
 }
 
+TEST(EnginePlan, TooLittleMemoryNamesTheLargestBatch) {
+  EnginePlan plan = make_plan(test::vit(1));  // two images
+  plan_memory(plan);
+  const std::int64_t peak = planned_memory(plan).peak();
+  EXPECT_GT(planned_memory(plan).weights, 0);
+  EXPECT_NO_THROW(check_fits(plan, 2, peak));
+  EXPECT_EQ(largest_batch(plan, 2, peak), 2);
+  EXPECT_EQ(largest_batch(plan, 2, peak - (planned_memory(plan).activations + planned_memory(plan).io) / 2),
+            1);
+  const auto refused = [&](std::int64_t bytes, const char* words) {
+    try {
+      check_fits(plan, 2, bytes);
+      ADD_FAILURE() << bytes;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kDevice);
+      EXPECT_NE(std::string(error.hint()).find(words), std::string::npos) << error.hint();
+    }
+  };
+  refused(peak - 1, "largest batch that fits is about 1");
+  refused(planned_memory(plan).weights, "not even one sample");
+  refused(0, "not even one sample");
+}
+
+TEST(EnginePlan, EqualWeightsLieInOnePlace) {
+  EnginePlan plan = make_plan(test::bert(2, 1));
+  plan_memory(plan);
+  const std::int64_t before = plan.weight_bytes;
+  PlanTensor *first = nullptr, *second = nullptr;
+  for (PlanTensor& t : plan.tensors)
+    for (PlanTensor& u : plan.tensors)
+      if (first == nullptr && &t != &u && t.role == PlanRole::kWeight && u.role == PlanRole::kWeight &&
+          t.dtype == u.dtype && t.dims == u.dims && t.hash != u.hash)
+        first = &t, second = &u;
+  ASSERT_NE(first, nullptr);
+  second->data = first->data;
+  second->hash.clear();
+  hash_weights(plan);
+  EXPECT_EQ(second->hash, first->hash);
+  plan_memory(plan);
+  EXPECT_EQ(second->offset, first->offset);
+  EXPECT_EQ(plan.weight_bytes, before - (first->bytes() + 255) / 256 * 256);
+}
+
+TEST(EnginePlan, Tf32IsAskedOfProductsOnly) {
+  PlanOptions options;
+  options.precision = DType::kF32;
+  options.tf32 = true;
+  const EnginePlan plan = make_plan(test::vit(1), options);
+  EXPECT_EQ(plan.precision, "tf32");
+  int products = 0;
+  for (const PlanLayer& layer : plan.layers) {
+    const bool product = layer.kind == LayerKind::kGemm || layer.kind == LayerKind::kConv;
+    products += product ? 1 : 0;
+    EXPECT_EQ(layer.requested, product ? "tf32" : "float32") << layer.name;
+  }
+  EXPECT_GT(products, 0);
+  PlanOptions read;
+  set_precision(read, plan.precision);
+  EXPECT_TRUE(read.tf32);
+  EXPECT_EQ(read.precision, DType::kF32);
+  set_precision(read, "bfloat16");
+  EXPECT_FALSE(read.tf32);
+  EXPECT_EQ(read.precision, DType::kBF16);
+  EXPECT_THROW(set_precision(read, "float8"), Error);
+}
+
 }  // namespace
 }  // namespace pare
