@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <span>
 
 #include "datasets/text/tokenizer.h"
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
 #include "engine/build/lower_cpu.h"
+#include "engine/ops/cached_attention.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
 
@@ -20,9 +22,9 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Graph cached_graph(const Checkpoint& checkpoint) {
+Graph stepwise_graph(const Checkpoint& checkpoint) {
   BuildOptions options;
-  options.with_cache = true;
+  options.stepwise = true;
   return build_graph(checkpoint, options);
 }
 
@@ -32,7 +34,7 @@ struct Generator::State {
   State(const std::string& path, ThreadPool* pool)
       : checkpoint(open_checkpoint(path)),
         tokenizer(checkpoint_tokenizer(path)),
-        session(lower_for_cpu(cached_graph(checkpoint)).graph, session_options(pool)) {
+        session(lower_for_cpu(stepwise_graph(checkpoint)).graph, session_options(pool)) {
     ends = checkpoint.config.eos;
     if (tokenizer.spec().eos >= 0) ends.push_back(tokenizer.spec().eos);
   }
@@ -61,27 +63,53 @@ struct Generator::State {
     return ids;
   }
 
-  void begin() {
+  // Room for so many tokens.
+  void begin(std::int64_t tokens) {
     const ModelConfig& c = checkpoint.config;
-    feed.assign(1, Tensor());
-    for (std::int64_t i = 0; i < 2 * c.layers; ++i)
-      feed.push_back(Tensor::allocate(DType::kF32, {1, c.kv_heads, 0, c.head_size}));
+    blocks = (tokens + kKeysOfBlock - 1) / kKeysOfBlock;
+    past = 0;
+    feed.clear();
+    for (const ValueId id : session.graph().inputs) {
+      const std::string& name = session.graph().value(id).name;
+      if (name == "input_ids" || name == "past") {
+        (name == "past" ? past_at : ids_at) = feed.size();
+        feed.emplace_back();
+        continue;
+      }
+      const bool keys = name.size() > 4 && name.compare(name.size() - 4, 4, ".key") == 0;
+      feed.push_back(
+          Tensor::allocate(DType::kF32, keys ? Dims{1, c.kv_heads, blocks, c.head_size, kKeysOfBlock}
+                                             : Dims{1, c.kv_heads, blocks * kKeysOfBlock, c.head_size}));
+      std::memset(feed.back().mut<float>(), 0, static_cast<std::size_t>(feed.back().bytes()));
+    }
   }
 
   // The logits behind the last of these tokens.
   std::span<const float> step(const std::vector<std::int64_t>& ids) {
-    feed[0] = Tensor::from(DType::kI64, {1, static_cast<std::int64_t>(ids.size())}, ids);
+    const ModelConfig& c = checkpoint.config;
+    const auto count = static_cast<std::int64_t>(ids.size());
+    feed[ids_at] = Tensor::from(DType::kI64, {1, count}, ids);
+    feed[past_at] = Tensor::from<std::int64_t>(DType::kI64, {}, {past});
     out = session.run(feed);
-    for (std::size_t i = 1; i < out.size(); ++i) feed[i] = out[i];
+    std::size_t i = 1;
+    for (Tensor& cache : feed) {
+      if (cache.dtype() != DType::kF32) continue;
+      const auto* rows = out[i++].as<float>();
+      (cache.dims().size() == 5 ? store_keys : store_values)(rows, count, c.kv_heads, c.head_size, blocks,
+                                                             past, cache.mut<float>());
+    }
+    past += count;
     const auto n = static_cast<std::size_t>(out[0].dims()[2]);
-    return {out[0].as<float>() + (ids.size() - 1) * n, n};
+    return {out[0].as<float>() + static_cast<std::size_t>(out[0].size()) - n, n};
   }
 
   Checkpoint checkpoint;
   Tokenizer tokenizer;
   Session session;
   std::vector<std::int64_t> ends;
-  std::vector<Tensor> feed, out;
+  std::vector<Tensor> feed, out;  // feed: in the order of the graph's inputs, the caches among them
+  std::size_t ids_at = 0, past_at = 0;
+  std::int64_t blocks = 0, past = 0;  // of the caches, and tokens in them
 };
 
 Generator::Generator(const std::string& checkpoint, ThreadPool* pool)
@@ -90,7 +118,7 @@ Generator::~Generator() = default;
 
 std::vector<float> Generator::logits(const std::string& prompt) {
   const std::vector<std::int64_t> ids = state_->encode(prompt);
-  state_->begin();
+  state_->begin(static_cast<std::int64_t>(ids.size()));
   const std::span<const float> row = state_->step(ids);
   return {row.begin(), row.end()};
 }
@@ -100,12 +128,12 @@ Generated Generator::run(const std::string& prompt, const GenerateOptions& optio
   Generated result;
   result.prompt = s.encode(prompt);
   TokenSampler sampler(options.sampling);
-  s.begin();
+  const auto room = s.checkpoint.config.context - static_cast<std::int64_t>(result.prompt.size());
+  s.begin(static_cast<std::int64_t>(result.prompt.size()) + std::min(room, options.most));
   const Clock::time_point start = Clock::now();
   std::span<const float> logits = s.step(result.prompt);
   result.prefill_seconds = seconds_since(start);
   const Clock::time_point first = Clock::now();
-  const auto room = s.checkpoint.config.context - static_cast<std::int64_t>(result.prompt.size());
   result.finish = room < options.most ? "context" : "length";
   for (std::int64_t i = 0; i < std::min(room, options.most); ++i) {
     check_cancelled();

@@ -119,6 +119,7 @@ constexpr OpSchema kSchemas[] = {
     {"pare", "AveragePool", 1, 1, 1, 1, pool},
     {"pare", "Conv", 2, 4, 1, 1, conv},
     {"pare", "ConvTranspose", 2, 3, 1, 1, conv_transpose},
+    {"pare", "CachedAttention", 6, 6, 1, 1, same},
     {"pare", "DecodeBlocks", 1, 1, 1, 1, decode_blocks},
     {"pare", "FakeQuant", 2, 3, 1, 1, same},
     {"pare", "GlobalAveragePool", 1, 1, 1, 1, global_pool},

@@ -1,5 +1,5 @@
-// pare.CachedAttention: one new token reads the caches where they lie; several go through Attention, which takes the
-// past as tensors.
+// pare.CachedAttention: one new token reads the caches where they lie; several go through Attention, which
+// takes the past as tensors.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,8 +14,8 @@
 
 namespace pare {
 
-void store_keys(const float* k, std::int64_t seq, std::int64_t kv_heads, std::int64_t size, std::int64_t blocks,
-                std::int64_t past, float* keys) {
+void store_keys(const float* k, std::int64_t seq, std::int64_t kv_heads, std::int64_t size,
+                std::int64_t blocks, std::int64_t past, float* keys) {
   for (std::int64_t s = 0; s < seq; ++s)
     for (std::int64_t h = 0; h < kv_heads; ++h) {
       const std::int64_t block = (past + s) / kKeysOfBlock, lane = (past + s) % kKeysOfBlock;
@@ -68,7 +68,8 @@ std::string why_not(const OpCall& call) {
 std::int64_t past_of(const OpCall& call, const Shape& s) {
   const std::int64_t past = *call.in[5].as<std::int64_t>();
   if (past < 0 || past > s.blocks * kKeysOfBlock)
-    fail(ErrorCode::kUsage, "the past has {} tokens, and the cache room for {}", past, s.blocks * kKeysOfBlock);
+    fail(ErrorCode::kUsage, "the past has {} tokens, and the cache room for {}", past,
+         s.blocks * kKeysOfBlock);
   return past;
 }
 
@@ -148,7 +149,8 @@ void run_step(const OpCall& call, const Shape& s) {
           const float* k = call.in[1].as<float>() + unit * s.size;
           const float* v = call.in[2].as<float>() + unit * s.size;
           for (std::int64_t first = 0; first < group; first += kRows) {
-            const std::int64_t rows = std::min(kRows, group - first), at = (b * s.heads + kv * group + first) * s.size;
+            const std::int64_t rows = std::min(kRows, group - first),
+                               at = (b * s.heads + kv * group + first) * s.size;
             const float* q = call.in[0].as<float>() + at;
             scores_of(q, rows, s.size, keys, past, scale, scores, stride);
             for (std::int64_t r = 0; r < rows; ++r) {
@@ -159,7 +161,8 @@ void run_step(const OpCall& call, const Shape& s) {
               if (cap > 0)
                 for (std::int64_t j = 0; j < total; ++j) row[j] = cap * std::tanh(row[j] / cap);
               if (window > 0)
-                for (std::int64_t j = 0; j <= past - window; ++j) row[j] += -std::numeric_limits<float>::infinity();
+                for (std::int64_t j = 0; j <= past - window; ++j)
+                  row[j] += -std::numeric_limits<float>::infinity();
               softmax(row, row, 1, total, false);
             }
             values_of(scores, rows, stride, values, past, v, s.size, call.out[0].mut<float>() + at);
@@ -181,10 +184,10 @@ void run(const OpCall& call) {
 }  // namespace
 
 void add_cached_attention_kernels(Registry& registry) {
-  registry.add({"pare", "CachedAttention", Backend::kCpu, "pare.CachedAttention/cpu:in place", why_not, nullptr,
-                run});
-  registry.add({"pare", "CachedAttention", Backend::kCpu, "pare.CachedAttention/cpu:reference", why_not, nullptr,
-                [](const OpCall& call) { run_as_attention(call, true); }});
+  registry.add(
+      {"pare", "CachedAttention", Backend::kCpu, "pare.CachedAttention/cpu:in place", why_not, nullptr, run});
+  registry.add({"pare", "CachedAttention", Backend::kCpu, "pare.CachedAttention/cpu:reference", why_not,
+                nullptr, [](const OpCall& call) { run_as_attention(call, true); }});
 }
 
 }  // namespace pare

@@ -19,8 +19,8 @@ void scores_of(const float* q, std::int64_t size, const float* keys, std::int64_
         const F32 key = F32::load(k);
         PARE_UNROLL for (int r = 0; r < MR; ++r) sums[r] = fma(F32::set(q[r * size + d]), key, sums[r]);
       }
-      PARE_UNROLL for (int r = 0; r < MR; ++r)
-          (alpha != 1.0f ? factor * sums[r] : sums[r]).store(scores + r * stride + first + part * kLanes);
+      PARE_UNROLL for (int r = 0; r < MR; ++r)(alpha != 1.0f ? factor * sums[r] : sums[r])
+          .store(scores + r * stride + first + part * kLanes);
     }
     keys += size * kKeysOfBlock;
   }
@@ -44,8 +44,7 @@ void values_of(const float* weights, std::int64_t stride, const float* values, s
     }
   }
   for (int r = 0; r < MR; ++r)
-    for (int v = 0; v < NV; ++v)
-      sums[r][v].store(y + r * size + v * kLanes, v == NV - 1 ? lanes : kLanes);
+    for (int v = 0; v < NV; ++v) sums[r][v].store(y + r * size + v * kLanes, v == NV - 1 ? lanes : kLanes);
 }
 
 }  // namespace

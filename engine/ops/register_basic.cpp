@@ -1,4 +1,5 @@
 #include "engine/ops/attention.h"
+#include "engine/ops/cached_attention.h"
 #include "engine/ops/clip.h"
 #include "engine/ops/einsum.h"
 #include "engine/ops/elementwise_binary.h"
@@ -56,6 +57,7 @@ void register_basic(Registry& registry) {
   add_signal_references(registry);
   add_einsum_kernels(registry);
   add_attention_kernels(registry);
+  add_cached_attention_kernels(registry);
   add_rotary_kernels(registry);
   add_attention_references(registry);
   add_group_query_attention(registry);

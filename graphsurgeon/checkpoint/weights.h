@@ -11,6 +11,8 @@
 
 namespace pare {
 
+struct GgmlType;
+
 class WeightStore {
  public:
   struct Entry {
@@ -35,6 +37,9 @@ class WeightStore {
   virtual QuantizedLinear codes(const std::string& name) const;
   // Scales of a quantized KV cache: of an attention module, or nullptr. `type` gets that of the cache.
   virtual const KvScales* kv_scales(const std::string& attention, DType& type) const;
+  // The blocks of a matrix as they are stored, uint8 [rows, bytes of a row], mapped, with their type; empty
+  // where it is not in a type that kernels keep (engine/numeric/ggml_codes.h).
+  virtual Tensor blocks(const std::string&, const GgmlType*&) const { return {}; }
 
   std::int64_t bytes() const;       // of all entries
   std::int64_t parameters() const;  // elements of all entries

@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/ir/schema.h"
 #include "engine/numeric/convert.h"
+#include "engine/ops/cached_attention.h"
 
 namespace pare {
 namespace {
@@ -152,9 +153,26 @@ ValueId NetBuilder::matrix(const std::string& weight, std::int64_t ins, std::int
   return value;
 }
 
+ValueId NetBuilder::blocks(const std::string& weight, const Dims& dims, const GgmlType*& type) {
+  if (!options_.stepwise || options_.needed != nullptr) return ValueId::kNone;
+  const WeightStore::Entry* entry = store_.find(weight);
+  if (entry == nullptr || entry->dims != dims) return ValueId::kNone;  // stored() says it
+  const Tensor rows = store_.blocks(weight, type);
+  if (rows.empty()) return ValueId::kNone;
+  const ValueId known = graph_.find_value(weight);
+  return known != ValueId::kNone ? known : graph_.add_constant(weight, rows);
+}
+
 // x W^T, and what stands around it where W is codes.
 ValueId NetBuilder::product(ValueId x, const std::string& module, const std::string& weight, std::int64_t ins,
                             std::int64_t outs, bool in_first) {
+  const GgmlType* type = nullptr;
+  if (const ValueId rows = in_first ? ValueId::kNone : blocks(weight, {outs, ins}, type);
+      rows != ValueId::kNone) {
+    const ValueId y = op("WMatMul", {x, rows}, {{"format", std::string(type->name)}}, module);
+    graph_.node(graph_.producer(y)).domain = "pare";
+    return y;
+  }
   if (options_.needed != nullptr || options_.dequantize || store_.coded(weight) == nullptr)
     return op("MatMul", {x, matrix(weight, ins, outs, in_first)}, {}, module);
   const LinearFormat& format = *store_.coded(weight);
@@ -183,6 +201,17 @@ ValueId NetBuilder::linear_with(ValueId x, const std::string& module, const std:
 ValueId NetBuilder::embedding(ValueId ids, const std::string& module, std::int64_t rows,
                               std::int64_t columns) {
   const std::string weight = module + ".weight";
+  const GgmlType* type = nullptr;
+  if (const ValueId kept = blocks(weight, {rows, columns}, type); kept != ValueId::kNone) {
+    const ValueId bytes = op("Gather", {kept, ids}, {{"axis", std::int64_t{0}}}, module);
+    const ValueId x = op("DecodeBlocks", {bytes},
+                         {{"format", std::string(type->name)},
+                          {"block", std::int64_t{type->block}},
+                          {"bytes", std::int64_t{type->bytes}}},
+                         module + ".decode");
+    graph_.node(graph_.producer(x)).domain = "pare";
+    return x;
+  }
   const Tensor table = stored(weight, {rows, columns});
   ValueId value = graph_.find_value(weight);
   if (value == ValueId::kNone) value = graph_.add_constant(weight, table);
@@ -253,11 +282,22 @@ ValueId NetBuilder::past(std::int64_t layer, const char* what) {
   return id;
 }
 
+ValueId NetBuilder::scalar_input(const std::string& name) {
+  Value value;
+  value.name = value.origin = name;
+  value.dtype = DType::kI64;
+  value.shape = Shape(Dims{});
+  const ValueId id = graph_.add_value(std::move(value));
+  graph_.inputs.push_back(id);
+  return id;
+}
+
 // int64 scalar
 ValueId NetBuilder::past_length() {
   if (past_length_ != ValueId::kNone) return past_length_;
   past_length_ =
-      options_.with_cache
+      options_.stepwise ? scalar_input("past")
+      : options_.with_cache
           ? op("Gather", {op("Shape", {past(0, "key")}, {}, "past.shape"), number(std::int64_t{2})}, {},
                "past.length")
           : number(std::int64_t{0});
@@ -268,7 +308,8 @@ ValueId NetBuilder::positions() {
   if (positions_ != ValueId::kNone) return positions_;
   const ValueId shape = op("Shape", {input_ids()}, {}, "positions.shape");
   const ValueId length = op("Gather", {shape, number(std::int64_t{1})}, {}, "positions.length");
-  const ValueId end = options_.with_cache ? op("Add", {past_length(), length}, {}, "positions.end") : length;
+  const bool grows = options_.with_cache || options_.stepwise;
+  const ValueId end = grows ? op("Add", {past_length(), length}, {}, "positions.end") : length;
   positions_ = op("Range", {past_length(), end, number(std::int64_t{1})}, {}, "positions");
   return positions_;
 }
@@ -329,6 +370,10 @@ ValueId NetBuilder::attend(ValueId q, ValueId k, ValueId v, std::int64_t layer, 
       v = quantized_cache(v, scales->value, type, module + ".v_cache");
     }
   }
+  if (options_.stepwise) {
+    if (config_.is_local(layer) && config_.window < config_.context) attrs["window"] = config_.window;
+    return attend_stepwise({q, k, v}, std::move(attrs), layer, name);
+  }
   std::vector<ValueId> in = {q, k, v, ValueId::kNone};
   if (config_.is_local(layer) && config_.window < config_.context) in[3] = window_mask();
   if (!options_.with_cache) return op("Attention", in, std::move(attrs), name);
@@ -340,6 +385,37 @@ ValueId NetBuilder::attend(ValueId q, ValueId k, ValueId v, std::int64_t layer, 
   presents_.push_back(out[1]);
   presents_.push_back(out[2]);
   return out[0];
+}
+
+ValueId NetBuilder::attend_stepwise(const std::vector<ValueId>& in, Attributes attrs, std::int64_t layer,
+                                    const std::string& name) {
+  std::vector<ValueId> all = in;
+  const Dim batch = Dim::named("batch"), heads = Dim::of(config_.kv_heads), size = Dim::of(config_.head_size);
+  for (const char* what : {"key", "value"}) {
+    Value value;
+    value.name = value.origin = fmt::format("cache.{}.{}", layer, what);
+    value.dtype = DType::kF32;
+    value.shape = all.size() == 3 ? Shape({batch, heads, Dim::named("blocks"), size, Dim::of(kKeysOfBlock)})
+                                  : Shape({batch, heads, Dim::named("room"), size});
+    all.push_back(graph_.add_value(std::move(value)));
+    graph_.inputs.push_back(all.back());
+  }
+  all.push_back(past_length());
+  for (const char* what : {"key", "value"}) {
+    const ValueId rows =
+        op("Identity", {all[what[0] == 'k' ? 1 : 2]}, {}, fmt::format("{}.new_{}", name, what));
+    graph_.rename(rows, fmt::format("new.{}.{}", layer, what));
+    presents_.push_back(rows);
+  }
+  attrs.erase("is_causal");
+  const ValueId y = op("CachedAttention", all, std::move(attrs), name);
+  graph_.node(graph_.producer(y)).domain = "pare";
+  return y;
+}
+
+ValueId NetBuilder::last_position(ValueId x) {
+  if (!options_.stepwise) return x;
+  return op("Gather", {x, ints({-1})}, {{"axis", std::int64_t{1}}}, "last_position");
 }
 
 Graph NetBuilder::finish(ValueId output, const std::string& name) {

@@ -7,6 +7,10 @@
 //   whole       input_ids [batch, sequence] -> logits [batch, sequence, vocabulary]
 //   with_cache  beside them past_key_values.I.key and .value [batch, kv_heads, past, head_size] in, and
 //               present.I.key and .value [..., past + sequence, ...] out
+//   stepwise    for generation on the CPU: past (int64 scalar), cache.I.key and .value in as
+//               pare.CachedAttention has them; new.I.key and .value out, the rows to append ([batch,
+//               sequence, kv_heads * head_size]); logits of the last position alone. GGUF's blocks stay
+//               blocks.
 #pragma once
 
 #include <map>
@@ -15,6 +19,7 @@
 #include <vector>
 
 #include "engine/ir/graph.h"
+#include "engine/numeric/ggml_blocks.h"
 #include "graphsurgeon/checkpoint/config.h"
 #include "graphsurgeon/checkpoint/weights.h"
 
@@ -22,6 +27,7 @@ namespace pare {
 
 struct BuildOptions {
   bool with_cache = false;
+  bool stepwise = false;  // not beside with_cache or views
   // Linear weights as the views that the file holds, with Transpose and Cast behind them: nothing is read,
   // and memory is that of the file's pages. Otherwise float32 constants [in, out], as quantizers take them;
   // NaN and infinities are then Error kBadFile, named and counted.
@@ -84,6 +90,9 @@ class NetBuilder {
   // Causal attention of a layer over its keys and those of the past; q, k, v [batch, sequence, heads * size].
   ValueId attend(ValueId q, ValueId k, ValueId v, std::int64_t layer, const std::string& name);
 
+  // The form stepwise: the last position of x [batch, sequence, size]; else x.
+  ValueId last_position(ValueId x);
+
   Graph finish(ValueId output, const std::string& name);  // nothing may be called behind it
 
  private:
@@ -97,6 +106,11 @@ class NetBuilder {
   ValueId quantized_input(ValueId x, const QuantizedLinear& layer, const std::string& module);
   ValueId quantized_value(ValueId x, const QuantizedLinear& layer, const std::string& module);
   ValueId quantized_cache(ValueId x, float scale, DType type, const std::string& name);
+  // The rows of a weight in GGUF's blocks, kNone where they do not stay so.
+  ValueId blocks(const std::string& weight, const Dims& dims, const GgmlType*& type);
+  ValueId attend_stepwise(const std::vector<ValueId>& in, Attributes attrs, std::int64_t layer,
+                          const std::string& name);
+  ValueId scalar_input(const std::string& name);
   ValueId past(std::int64_t layer, const char* what);
   ValueId window_mask();
   ValueId past_length();

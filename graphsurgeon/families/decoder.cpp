@@ -90,7 +90,7 @@ Graph build_decoder(NetBuilder& net, const DecoderParts& parts) {
       y = net.rms_norm(y, block + ".post_feedforward_layernorm", c.hidden, parts.norm_offset);
     x = net.op("Add", {x, y}, {}, block + ".add_mlp");
   }
-  x = net.rms_norm(x, prefix + "norm", c.hidden, parts.norm_offset);
+  x = net.rms_norm(net.last_position(x), prefix + "norm", c.hidden, parts.norm_offset);
   x = c.tied ? net.linear_with(x, "lm_head", embed + ".weight", c.hidden, c.vocabulary)
              : net.linear(x, "lm_head", c.hidden, c.vocabulary);
   return net.finish(soft_cap(net, x, c.final_softcap, "lm_head.cap"), "logits");

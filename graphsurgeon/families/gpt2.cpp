@@ -25,7 +25,7 @@ Graph build_gpt2(NetBuilder& net) {
     y = net.linear(y, block + ".mlp.c_proj", c.intermediate, c.hidden, true, true);
     x = net.op("Add", {x, y}, {}, block + ".add_mlp");
   }
-  x = net.layer_norm(x, prefix + "ln_f", c.hidden);
+  x = net.layer_norm(net.last_position(x), prefix + "ln_f", c.hidden);
   x = c.tied ? net.linear_with(x, "lm_head", prefix + "wte.weight", c.hidden, c.vocabulary)
              : net.linear(x, "lm_head", c.hidden, c.vocabulary);
   return net.finish(x, "logits");

@@ -42,6 +42,7 @@ Graph build_opt(NetBuilder& net) {
   x = net.op("Add", {x, where}, {}, prefix + ".embed");
   for (std::int64_t layer = 0; layer < c.layers; ++layer)
     x = block(net, x, layer, fmt::format("{}.layers.{}", prefix, layer));
+  x = net.last_position(x);
   if (c.norm_first) x = net.layer_norm(x, prefix + ".final_layer_norm", c.hidden);
   if (narrow) x = net.linear(x, prefix + ".project_out", c.hidden, c.embedding_size);
   x = c.tied ? net.linear_with(x, "lm_head", prefix + ".embed_tokens.weight", c.embedding_size, c.vocabulary)

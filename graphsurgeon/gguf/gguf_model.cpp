@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/base/error.h"
+#include "engine/numeric/ggml_codes.h"
 
 namespace pare {
 namespace {
@@ -92,6 +93,16 @@ class GgufWeights final : public WeightStore {
     if (found == by_name_.end())
       throw make_error(ErrorCode::kBadFile, "there is no tensor '{}'", name).at(file_->path);
     return gguf_tensor(*file_, *found->second);
+  }
+
+  Tensor blocks(const std::string& name, const GgmlType*& type) const override {
+    const auto found = by_name_.find(name);
+    if (found == by_name_.end() || found->second->dims.size() != 2) return {};
+    const GgufTensor& tensor = *found->second;
+    if (find_ggml_coding(*tensor.type) == nullptr || tensor.dims[1] % tensor.type->block != 0) return {};
+    type = tensor.type;
+    return Tensor::share(DType::kU8, {tensor.dims[0], tensor.dims[1] / type->block * type->bytes},
+                         tensor.bytes.data(), file_->owner);
   }
 
  private:

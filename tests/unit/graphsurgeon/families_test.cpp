@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/thread_pool.h"
+#include "engine/ops/cached_attention.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
 #include "graphsurgeon/safetensors.h"
@@ -96,6 +97,59 @@ TEST_P(Decoders, StepsWithTheCacheAreThoseOfTransformers) {
                   steps.mut<float>() + (b * kSteps + s) * c.vocabulary);
   }
   EXPECT_LT(difference(steps, 0, want.at("steps")), kTolerance);
+}
+
+// The form that generates: caches beside the graph, both samples of the batch in them.
+TEST_P(Decoders, StepwiseIsThatOfTransformers) {
+  const auto want = read_safetensors(folder() + "/expected.safetensors");
+  const Tensor& ids = want.at("input_ids");
+  const Checkpoint checkpoint = open_checkpoint(folder());
+  BuildOptions options;
+  options.stepwise = true;
+  Session session(std::make_shared<const Graph>(build_graph(checkpoint, options)), session_options());
+  const ModelConfig& c = checkpoint.config;
+  const std::int64_t blocks = (kPrefill + kSteps + kKeysOfBlock - 1) / kKeysOfBlock;
+  std::vector<Tensor> feed(session.graph().inputs.size());
+  std::int64_t past = 0;
+  const auto step = [&](std::int64_t count) {
+    std::vector<Tensor*> caches;
+    for (std::size_t i = 0; i < feed.size(); ++i) {
+      const std::string& name = session.graph().value(session.graph().inputs[i]).name;
+      if (name == "input_ids") {
+        feed[i] = columns(ids, past, count);
+      } else if (name == "past") {
+        feed[i] = Tensor::from<std::int64_t>(DType::kI64, {}, {past});
+      } else {
+        if (past == 0)
+          feed[i] = Tensor::allocate(
+              DType::kF32, caches.size() % 2 == 0 ? Dims{2, c.kv_heads, blocks, c.head_size, kKeysOfBlock}
+                                                  : Dims{2, c.kv_heads, blocks * kKeysOfBlock, c.head_size});
+        caches.push_back(&feed[i]);
+      }
+    }
+    const std::vector<Tensor> out = session.run(feed);
+    for (std::size_t i = 0; i < caches.size(); ++i)
+      for (std::int64_t b = 0; b < 2; ++b) {
+        const std::int64_t rows = count * c.kv_heads * c.head_size;
+        (i % 2 == 0 ? store_keys : store_values)(
+            out[i + 1].as<float>() + b * rows, count, c.kv_heads, c.head_size, blocks, past,
+            caches[i]->mut<float>() + b * c.kv_heads * blocks * kKeysOfBlock * c.head_size);
+      }
+    past += count;
+    return out[0];
+  };
+  // The last position of two calls (the second over a past), then token by token.
+  const auto row = [&](const Tensor& from, std::int64_t at) {
+    Tensor rows = Tensor::allocate(DType::kF32, {2, 1, c.vocabulary});
+    for (std::int64_t b = 0; b < 2; ++b)
+      std::copy_n(from.as<float>() + (b * from.dims()[1] + at) * c.vocabulary, c.vocabulary,
+                  rows.mut<float>() + b * c.vocabulary);
+    return rows;
+  };
+  EXPECT_LT(difference(step(3), 0, row(want.at("prefill"), 2)), kTolerance);
+  EXPECT_LT(difference(step(kPrefill - 3), 0, row(want.at("prefill"), kPrefill - 1)), kTolerance);
+  for (std::int64_t s = 0; s < kSteps; ++s)
+    EXPECT_LT(difference(step(1), 0, row(want.at("steps"), s)), kTolerance) << s;
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Decoders,
