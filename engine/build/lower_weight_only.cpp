@@ -34,19 +34,30 @@ bool has_few_bits(DType type) {
   }
 }
 
-// The scales as a constant of float32: as they stand, widened from powers of two, or computed from constants
-// (scales of two levels). kNone where they are none of these; then nothing is changed.
+// Makes a constant of a value that follows from constants, by a few nodes at most (scales of two levels).
+bool fold_value(Graph& graph, ValueId id, int depth) {
+  if (graph.is_constant(id)) return true;
+  const NodeId producer = graph.producer(id);
+  if (producer == NodeId::kNone || depth == 0) return false;
+  const std::vector<ValueId> in = graph.node(producer).in, out = graph.node(producer).out;
+  for (const ValueId each : in)
+    if (each != ValueId::kNone && !fold_value(graph, each, depth - 1)) return false;
+  if (out.size() != 1 || !is_foldable(graph, graph.node(producer))) return false;
+  const Tensor result = evaluate_constant_node(graph, graph.node(producer))[0];
+  graph.remove_node(producer);
+  Value& value = graph.value(id);
+  value.constant = result;
+  value.dtype = result.dtype();
+  value.shape = Shape(result.dims());
+  return true;
+}
+
+// The scales as a constant of float32, widened from powers of two. kNone where they are none; then the
+// product is left as it is.
 ValueId float_scales(Graph& graph, ValueId id) {
-  if (!graph.is_constant(id)) {
-    const NodeId producer = graph.producer(id);
-    if (producer == NodeId::kNone || !is_foldable(graph, graph.node(producer)) ||
-        graph.node(producer).out.size() != 1)
-      return ValueId::kNone;
-    const Tensor scales = evaluate_constant_node(graph, graph.node(producer))[0];
-    return scales.dtype() == DType::kF32 ? graph.add_constant(graph.value(id).name + "_folded", scales)
-                                         : ValueId::kNone;
-  }
-  const Tensor& scales = graph.value(id).constant;
+  constexpr int kLevels = 3;
+  if (!fold_value(graph, id, kLevels)) return ValueId::kNone;
+  const Tensor scales = graph.value(id).constant;
   if (scales.dtype() == DType::kF32) return id;
   if (scales.dtype() != DType::kE8M0) return ValueId::kNone;
   Tensor wide = Tensor::allocate(DType::kF32, scales.dims());

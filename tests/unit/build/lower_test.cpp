@@ -369,7 +369,8 @@ struct CodedProduct {
     return out;
   }
 
-  explicit CodedProduct(DType type, bool transposed, bool gemm, bool zero, bool two_levels) {
+  // levels: 1, or scales as E4M3 codes times (2) or divided by (3) a global one.
+  explicit CodedProduct(DType type, bool transposed, bool gemm, bool zero, int levels) {
     const std::int64_t k = 24, n = 20, block = 8;
     Value input;
     input.name = "x";
@@ -387,11 +388,15 @@ struct CodedProduct {
       return t;
     };
     ValueId scale = graph.add_constant("scale", random_input(per, 4));
-    if (two_levels)
-      scale = add("DequantizeLinear",
-                  {graph.add_constant("local", codes(DType::kE4M3FN, per, 0x7B)),
-                   graph.add_constant("global", Tensor::scalar(0.37f))},
-                  per);
+    if (levels > 1) {
+      const ValueId local = graph.add_constant("local", codes(DType::kE4M3FN, per, 0x7B)),
+                    global = graph.add_constant("global", Tensor::scalar(0.37f));
+      scale = levels == 2
+                  ? add("DequantizeLinear", {local, global}, per)
+                  : add("Div",
+                        {add("Cast", {local}, per, {{"to", static_cast<std::int64_t>(DType::kF32)}}), global},
+                        per);
+    }
     std::vector<ValueId> in = {graph.add_constant("codes", codes(type, matrix, 0xFF)), scale};
     if (zero) in.push_back(graph.add_constant("zero", codes(type, per, 0xFF)));
     weight = add("DequantizeLinear", in, matrix,
@@ -427,9 +432,9 @@ TEST(LowerForCpu, ProductsKeepWeightsOfFewBits) {
     for (const bool transposed : {false, true})
       for (const bool gemm : {false, true})
         for (const bool zero : {false, true})
-          for (const bool two_levels : {false, true}) {
+          for (const int levels : {1, 2, 3}) {
             if (zero && type == DType::kE2M1) continue;
-            const CodedProduct net(type, transposed, gemm, zero, two_levels);
+            const CodedProduct net(type, transposed, gemm, zero, levels);
             const Lowered lowered = lower_for_cpu(net.graph);
             const std::map<std::string, int> ops = count_ops(*lowered.graph);
             EXPECT_EQ(ops.at("pare.WMatMul"), 2);
@@ -443,7 +448,7 @@ TEST(LowerForCpu, ProductsKeepWeightsOfFewBits) {
             EXPECT_EQ(run(lowered.graph, x, pool), run(whole.graph, x, pool)) << name(type);
             ++cases;
           }
-  EXPECT_EQ(cases, 72);
+  EXPECT_EQ(cases, 108);
 }
 
 }  // namespace
