@@ -22,7 +22,7 @@ class Convert final : public Command {
  public:
   const char* name() const override { return "convert"; }
   const char* what() const override {
-    return "a model in another form: quantized operators, a checkpoint as ONNX or in another tool's format";
+    return "a model in another form: Q/DQ, QOperator, ONNX, another tool's checkpoint";
   }
 
   void declare(Args& args) override {
