@@ -61,7 +61,9 @@ class Build final : public Command {
     if (!plan_only_ && output_.empty())
       throw make_error(ErrorCode::kUsage, "no place for the engine").hint("add -o ENGINE, or --plan-only");
     for (const std::string& text : profiles_) profile_.push_back(parse_profile(text));
-    const bool cpu = !refit_.empty() ? read_engine(refit_).is_cpu() : for_cpu(context);
+    const EngineFile old = refit_.empty() ? EngineFile() : read_engine(refit_);
+    const bool cpu = refit_.empty() ? for_cpu(context) : old.is_cpu();
+    if (cpu && profile_.empty()) profile_ = old.profile;
     PlanOptions options = plan_options(cpu);
     InputShapes shapes;
     for (const std::string& text : shapes_) shapes.push_back(parse_input_shape(text));
@@ -69,7 +71,7 @@ class Build final : public Command {
     clean_graph(graph);
     Graph open = open_sizes(graph, batch_, shapes, profile_);
     clean_graph(open);  // shapes that are numbers now: what is computed from them folds
-    if (cpu) return build_for_cpu(context, open);
+    if (cpu) return build_for_cpu(context, open, old);
     graph = open;
     if (!profile_.empty()) {
       graph = fix_sizes(open, 1, shapes_at(open, sizes_at(profile_, ProfilePoint::kOpt)));
@@ -164,10 +166,18 @@ class Build final : public Command {
     return p;
   }
 
-  int build_for_cpu(Context& context, const Graph& open) {
+  // `old`: the engine of --refit, whose graph this must be.
+  int build_for_cpu(Context& context, const Graph& open, const EngineFile& old) {
     const InputShapes shapes = shapes_at(open, sizes_at(profile_, ProfilePoint::kOpt));
     const std::vector<Tensor> inputs = synthetic_inputs(model_inputs(open), batch_, shapes, context.seed());
     EngineFile engine = build_cpu_engine(open, profile_, inputs, !fake_, context.pool());
+    const auto same = [](const EngineRow& a, const EngineRow& b) { return a.name == b.name && a.op == b.op; };
+    if (!refit_.empty() &&
+        !std::equal(engine.rows.begin(), engine.rows.end(), old.rows.begin(), old.rows.end(), same))
+      throw make_error(ErrorCode::kUnsupported, "'{}' is an engine of another graph: {} nodes, the model {}",
+                       refit_, old.rows.size(), engine.rows.size())
+          .at(refit_)
+          .hint("build an engine of this model");
     const std::string device = engine.provenance.device;
     batch_ = engine.provenance.batch;
     engine.provenance = provenance(device, "cpu");

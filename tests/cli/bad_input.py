@@ -63,6 +63,7 @@ def engines(folder):
         check(result.code == 0, 'engines', result.err)
     expect('outside of the profile', ['bench', engine, '--batch', '5', '--iterations', '1'], 2, "'batch' is 5, its profile has 1 to 4")
     expect('engine of another device', ['bench', engine, '--device', 'cuda'], 4, 'is an engine for the CPU')
+    expect('refit of another graph', ['build', os.path.join(FASHION, 'mobilenet.onnx'), '--refit', engine, '-o', kept], 4, 'engine of another graph')
     expect('contexts', ['bench', engine, '--contexts', '0'], 2, '--contexts counts from 1')
     shutil.move(os.path.join(apart, 'weights'), os.path.join(apart, 'elsewhere'))
     expect('weights missing', ['bench', kept], 3, 'keeps its weights apart', '.weights')
