@@ -34,7 +34,8 @@ void say_model(Context& context, const Checkpoint& checkpoint) {
       c.experts > 0 ? fmt::format(", {} experts, {} of them used", c.experts, c.experts_used) : ""));
 }
 
-void say_weights(Context& context, const WeightStore& weights, bool list) {
+// `parameters`: of the model; the elements of `weights` may be words of packed codes.
+void say_weights(Context& context, const WeightStore& weights, std::int64_t parameters, bool list) {
   std::map<std::string, std::int64_t> types, files;
   for (const WeightStore::Entry& entry : weights.entries()) {
     ++types[entry.type];
@@ -44,14 +45,14 @@ void say_weights(Context& context, const WeightStore& weights, bool list) {
   json["tensors"] = weights.entries().size();
   json["types"] = types;
   json["files"] = files.size();
-  json["parameters"] = weights.parameters();
+  json["parameters"] = parameters;
   json["weight_bytes"] = weights.bytes();
   std::string text;
   for (const auto& [type, count] : types)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, type);
   context.print(fmt::format("  {} tensors ({}) in {} file{}, {} parameters, {} of weights",
                             weights.entries().size(), text, files.size(), files.size() == 1 ? "" : "s",
-                            weights.parameters(), bytes_text(static_cast<double>(weights.bytes()))));
+                            parameters, bytes_text(static_cast<double>(weights.bytes()))));
   if (!list) return;
   json["tensor_list"] = Json::array();
   for (const WeightStore::Entry& entry : weights.entries()) {
@@ -145,7 +146,7 @@ int inspect_checkpoint(Context& context, const std::string& path, bool list, boo
     values = checkpoint.weights;
     say_quantization(context, checkpoint, list);
   }
-  say_weights(context, *weights, list);
+  say_weights(context, *weights, (values != nullptr ? *values : *weights).parameters(), list);
   if (!verify) return 0;
   const std::vector<NonfiniteWeights> bad = find_nonfinite(values != nullptr ? *values : *weights);
   context.document()["nonfinite"] = Json::array();

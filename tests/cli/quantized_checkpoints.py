@@ -32,6 +32,8 @@ def inspects(folder):
     check(4.5 < said['bits_per_weight'] < 4.6, 'bits per weight', said['bits_per_weight'])
     check(said['kinds'][0]['format'] == 'int4, groups of 32, scales bfloat16; inputs float', 'kind', said['kinds'])
     check({layer['group'] for layer in said['layer_list']} == {32}, 'layers', said['layer_list'])
+    # embedding and head 40x64, q, o 64x64, k, v 32x64, three of 64x96, three norms
+    check(shown.json()['parameters'] == 2 * 40 * 64 + 2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 96 + 3 * 64, 'parameters', shown.out)
     cache = pare('inspect', kind('mo_fp8'))
     check('KV cache float8_e4m3fn' in cache.out, 'inspect: KV cache', cache.out)
     finite = pare('inspect', kind('gptq_actorder'), '--verify-data')

@@ -9,6 +9,8 @@
    pare refuses, the reason is printed.
 3. pare quantizes MODEL itself and exports every format; the peers' readers find what pare reads back.
 4. transformers parses every config.json, compressed-tensors every quantization_config, gguf every GGUF file.
+5. Logits of tests/golden/quantized with rounded inputs are those of transformers' float32 Llama whose linear layers get
+   compressed-tensors' fake quantization of their inputs (not for dynamic INT8: 127.5 there, 127 in kernels and in pare).
 """
 import json
 import os
@@ -139,6 +141,47 @@ def convert(kind, folder, floats, work):
             peer_reads(f'{kind} -> {form}', out, floats)
 
 
+def rounded_inputs(kind, work):
+    import numpy as np
+    import transformers
+    from compressed_tensors.quantization import QuantizationConfig
+    from compressed_tensors.quantization.lifecycle.forward import fake_quantize
+    from compressed_tensors.quantization.utils import compute_dynamic_scales_and_zp
+    folder = os.path.join(HERE, '..', 'golden', 'quantized', kind)
+    config, stored = peers.load_model(folder)
+    groups = QuantizationConfig(**{k: v for k, v in config.pop('quantization_config').items()
+                                   if k in ('config_groups', 'format', 'ignore', 'quant_method')}).config_groups
+    args = groups['group_0'].input_activations
+    ids = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 35]], np.int64)
+    np.save(work + '/ids.npy', ids)
+    code, text = pare('convert', folder, '-o', work + '/inputs.onnx', '--to', 'onnx', '--quiet')
+    code2, text2 = pare('infer', work + '/inputs.onnx', '--input', f'input_ids={work}/ids.npy', '--save', work + '/out', '--quiet')
+    if code or code2:
+        return note(f'{kind}: rounded inputs', text + text2)
+    mine = np.load(work + '/out/out_0.npy')
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**config, 'dtype': 'float32'})).float().eval()
+    model.load_state_dict({k: v.float() for k, v in ours(folder, work + '/floats').items()})
+
+    def hook(name):
+        def quantize(module, inputs):
+            global_scale = stored.get(name + '.input_global_scale')
+            if args.dynamic:
+                scale, zero = compute_dynamic_scales_and_zp(value=inputs[0], args=args, module=module, global_scale=global_scale)
+            else:
+                scale, zero = stored[name + '.input_scale'], stored.get(name + '.input_zero_point')
+            return (fake_quantize(x=inputs[0], scale=scale.float(), zero_point=zero, args=args, global_scale=global_scale),)
+        return quantize
+
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != 'lm_head':
+            module.register_forward_pre_hook(hook(name))
+    with torch.no_grad():
+        theirs = model(torch.from_numpy(ids)).logits.numpy()
+    worst = float(np.abs(mine - theirs).max())
+    # Sums in another order, as in tests/unit/graphsurgeon/families_test.cpp; a rule that differs gives 0.05 and more.
+    note(f'{kind}: rounded inputs, logits within {worst:.2g}', None if worst < 1.8e-4 else 'not the same')
+
+
 def main():
     global PARE
     PARE, model = sys.argv[1:3]
@@ -172,6 +215,11 @@ def main():
                 peer_reads(what, out, ours(out, os.path.join(work, 'floats')))
             except Exception as error:  # noqa: BLE001
                 note(what, f'{type(error).__name__}: {error}')
+    for kind in ('ct_w8a8_asym', 'ct_fp8', 'ct_fp8_dynamic', 'ct_fp8_block', 'ct_nvfp4'):
+        try:
+            rounded_inputs(kind, work)
+        except Exception as error:  # noqa: BLE001
+            note(f'{kind}: rounded inputs', f'{type(error).__name__}: {error}')
     print(f'{len(good)} equal, {len(refused)} refused as not exact, {len(skipped)} skipped, {len(bad)} failed')
     for what in bad:
         print('failed: ' + what)
