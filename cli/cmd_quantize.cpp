@@ -23,7 +23,6 @@
 #include "recipes/given_scales.h"
 #include "recipes/layer_journal.h"
 #include "recipes/plan_report.h"
-#include "recipes/plan_source.h"
 #include "recipes/quant_spec.h"
 #include "recipes/stages.h"
 
@@ -39,45 +38,39 @@ class Quantize final : public Command {
 
   void declare(Args& args) override {
     args.positional("MODEL", path_, "ONNX file, or a checkpoint folder")
-        .option("--format", "SCHEME", spec_.scheme,
-                "int8, fp8, int4, nvfp4, w4a8 ... (`pare ops --formats` lists them)", "quantize.scheme")
+        .option("--format", "SCHEME", spec_.scheme, "int8, fp8, int4, nvfp4 ... (`pare ops --formats`)",
+                "quantize.scheme")
         .required()
         .option("-o,--output", "OUT", output_,
                 "where to write the model: a file, or the folder of a checkpoint")
         .required()
         .option("--data", "DATA", data_, kDataHelp, "calibrate.data")
-        .option("--stats", "STATS.h5", stats_,
-                "statistics of `pare calibrate`, or a TensorRT calibration cache, instead of --data",
-                "calibrate.stats")
+        .option("--stats", "STATS.h5", stats_, "of `pare calibrate`, or a TensorRT cache", "calibrate.stats")
         .option("--samples", "N", samples_, "calibration samples (default 512)", "datasets.NAME.samples")
         .option("--method", "M", spec_.method,
                 "auto, rtn, search, gptq, awq, smoothquant, equalize, learned or low_rank", "quantize.method")
-        .option("--alpha", "A", alpha_,
-                "smoothquant: strength for all layers, 0 to 1 (default: searched for each)", "quantize.alpha")
+        .option("--alpha", "A", alpha_, "smoothquant: strength, 0 to 1 (default: searched)", "quantize.alpha")
         .option("--rank", "R", spec_.rank, "low_rank: columns beside a weight (default 32)", "quantize.rank")
         .option("--calibrator", "C", spec_.activations.calibrator,
                 "auto, minmax, entropy, mse, percentile(99.99)", "quantize.activations.calibrator")
         .option("--target", "T", spec_.target, "pare, tensorrt or onnxruntime", "quantize.target")
-        .option("--activation-granularity", "G", spec_.activations.granularity,
-                "tensor, channel (target pare), or token: scales at run time",
+        .option("--activation-granularity", "G", spec_.activations.granularity, "tensor, channel, token",
                 "quantize.activations.granularity")
-        .option("--group-size", "N", spec_.group_size,
-                "inputs that share a scale (int4, uint4, int3: 128; int2: 64)", "quantize.group_size")
+        .option("--group-size", "N", spec_.group_size, "inputs that share a scale (default 128; int2 64)",
+                "quantize.group_size")
         .flag("--asymmetric", asymmetric_,
               "zero points for activations, or for weights of a weights-only scheme",
               "quantize.activations.symmetric, quantize.weights.symmetric")
         .option("--ops", "OP", spec_.ops, "only these operators", "quantize.ops")
         .option("--exclude", "NAME", spec_.ignore, "leave a node in float: its name, or 're:PATTERN'",
                 "quantize.ignore")
-        .option("--export", "E", export_,
-                "qdq_onnx, trt_onnx (TensorRT's operators), matmul_nbits (ONNX Runtime), qoperator, "
-                "trt_cache; of a "
-                "checkpoint: compressed_tensors, autoawq, gptq, gptq_v2, modelopt, gguf",
-                "export.model")
+        .option(
+            "--export", "E", export_,
+            "qdq_onnx, trt_onnx, matmul_nbits, qoperator, trt_cache, gptq, gptq_v2, autoawq, modelopt, gguf, "
+            "compressed_tensors",
+            "export.model")
         .flag("--quantize-head", head_, "checkpoint formats: lm_head too", "export.head")
-        .flag("--parity", parity_,
-              "compressed_tensors: codes and scales as its own tools compute them, in bfloat16",
-              "export.parity")
+        .flag("--parity", parity_, "compressed_tensors: rounds as its own tools do, in bfloat16")
         .option("--shard-size", "BYTES", shard_, "checkpoint formats: largest file (default 5 GiB)",
                 "export.shard_size")
         .option("--opset", "N", opset_, "ONNX opset of the result (default: the input's)", "export.opset")
@@ -218,7 +211,7 @@ class Quantize final : public Command {
   // the dialect.
   int as_checkpoint(Context& context, QuantizeChoices& choices) {
     open_source();
-    choices.spec = checkpoint_spec(*checkpoint_, dialect(), choices.spec, head_);
+    choose_for_checkpoint(*checkpoint_, dialect(), head_, choices);
     if (!data_.empty() || !can_stream(choices.spec)) {
       if (parity_) throw make_error(ErrorCode::kUsage, "--parity is for plain rounding, without --data");
       return -1;
@@ -247,9 +240,8 @@ class Quantize final : public Command {
   }
 
   int write_checkpoint(Context& context, QuantizeOutcome& outcome, const Statistics& statistics) {
-    make_globals_turnable(outcome);
-    std::unique_ptr<QuantizedSource> source = plan_source(*checkpoint_, outcome);
-    const ExportedCheckpoint exported = write_layers(context, *source);
+    const ExportedCheckpoint exported =
+        export_plan(*checkpoint_, outcome, dialect(), output_, shards(), context.pool());
     Report r;
     report_outcome(r, outcome);
     for (const std::string& warning : r.warnings) context.warn(warning);

@@ -7,6 +7,7 @@
 #include "engine/numeric/convert.h"
 #include "graphsurgeon/gguf/gguf_write.h"
 #include "quant/share.h"
+#include "recipes/plan_source.h"
 #include "recipes/quantized_layers.h"
 
 namespace pare {
@@ -34,6 +35,28 @@ quant::Spec checkpoint_spec(const Checkpoint& checkpoint, Dialect dialect, quant
   left.quantize = false;
   if (!left.match.name.empty()) spec.rules.push_back(std::move(left));
   return spec;
+}
+
+void choose_for_checkpoint(const Checkpoint& checkpoint, Dialect dialect, bool quantize_head,
+                           QuantizeChoices& choices) {
+  choices.spec = checkpoint_spec(checkpoint, dialect, choices.spec, quantize_head);
+  choices.folded_only = true;
+  bool low_rank = choices.spec.method == "low_rank";
+  for (const quant::Rule& rule : choices.spec.rules) low_rank = low_rank || rule.method == "low_rank";
+  if (low_rank)
+    throw make_error(ErrorCode::kUsage, "method low_rank adds products, which {} has no tensors for",
+                     pare::name(dialect))
+        .at("quantize.method")
+        .hint("export qdq_onnx, or another method");
+}
+
+ExportedCheckpoint export_plan(const Checkpoint& checkpoint, QuantizeOutcome& outcome, Dialect dialect,
+                               const std::string& path, const WriteQuantizedOptions& options,
+                               ThreadPool& pool) {
+  make_globals_turnable(outcome);
+  const std::unique_ptr<QuantizedSource> source = plan_source(checkpoint, outcome);
+  if (dialect == Dialect::kGguf) return export_gguf(checkpoint, source.get(), "F16", path, pool);
+  return export_checkpoint(checkpoint, *source, dialect, path, options);
 }
 
 ExportedCheckpoint export_checkpoint(const Checkpoint& checkpoint, const QuantizedSource& source,

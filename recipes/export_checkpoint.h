@@ -9,6 +9,7 @@
 #include "graphsurgeon/checkpoint/write_quantized.h"
 #include "quant/audit.h"
 #include "quant/spec.h"
+#include "recipes/quantize_model.h"
 #include "recipes/stream_source.h"
 
 namespace pare {
@@ -22,6 +23,11 @@ std::string checkpoint_forms();  // "compressed_tensors, autoawq, ..."
 quant::Spec checkpoint_spec(const Checkpoint& checkpoint, Dialect dialect, quant::Spec spec,
                             bool quantize_head);
 
+// The same for all choices: transforms that a file of weights can hold. Error kUsage for method low_rank,
+// whose products it cannot.
+void choose_for_checkpoint(const Checkpoint& checkpoint, Dialect dialect, bool quantize_head,
+                           QuantizeChoices& choices);
+
 struct ExportedCheckpoint {
   WrittenCheckpoint written;
   quant::AuditResult audit;
@@ -33,6 +39,11 @@ struct ExportedCheckpoint {
 ExportedCheckpoint export_checkpoint(const Checkpoint& checkpoint, const QuantizedSource& source,
                                      Dialect dialect, const std::string& path,
                                      const WriteQuantizedOptions& options);
+
+// A finished plan, by the functions above and below; `outcome` gets global scales that every format holds.
+ExportedCheckpoint export_plan(const Checkpoint& checkpoint, QuantizeOutcome& outcome, Dialect dialect,
+                               const std::string& path, const WriteQuantizedOptions& options,
+                               ThreadPool& pool);
 
 // The same as one GGUF file. With a source: its codes. Without: ggml's own rounding to `type` (Q4_0, Q4_1,
 // Q8_0, Q4_K), and the proof is that every tensor reads back within 10 dB of what it was.

@@ -165,6 +165,9 @@ void describe_export(Fields& f, ExportSpec& e) {
              .min = 0,
              .max = 100},
             e.opset);
+  f.boolean({.key = "head", .doc = "checkpoint formats: lm_head is quantized too"}, e.head);
+  f.integer({.key = "shard_size", .doc = "checkpoint formats: largest file in bytes; 0: 5 GiB", .min = 0},
+            e.shard_size);
 }
 
 }  // namespace

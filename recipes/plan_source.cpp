@@ -53,7 +53,7 @@ class PlanSource final : public QuantizedSource {
       else
         coded.insert(module.weight);
     }
-    const Graph original = before();
+    const Graph original = build_graph(checkpoint);
     refuse_new_nodes(original);
     for (const LinearModule& module : modules)
       if (layered.count(module.module) == 0) model_.ignored.push_back(module.module);
@@ -87,28 +87,28 @@ class PlanSource final : public QuantizedSource {
     int input;  // of plan.activations
   };
 
-  // The graph of the checkpoint as the plan began with it, floats and all.
-  Graph before() const {
-    Graph graph = build_graph(checkpoint_);
-    simplify(graph, SimplifyOptions());
-    return graph;
-  }
-
+  // The plan began with the graph of the checkpoint, simplified or not: nodes of either are no additions.
   void refuse_new_nodes(const Graph& original) const {
-    std::multiset<std::string> known;
-    for (const NodeId id : original.nodes())
-      known.insert(original.node(id).op + " " + original.node(id).name);
+    const auto names_of = [](const Graph& graph) {
+      std::map<std::string, int> names;
+      for (const NodeId id : graph.nodes()) ++names[graph.node(id).op + " " + graph.node(id).name];
+      return names;
+    };
+    std::map<std::string, int> known = names_of(original);
+    Graph simple = original;
+    SimplifyOptions options;
+    options.self_check = false;
+    simplify(simple, options);
+    for (const auto& [name, count] : names_of(simple)) known[name] = std::max(known[name], count);
     for (const NodeId id : outcome_.source.nodes()) {
       const Node& node = outcome_.source.node(id);
-      const auto at = known.find(node.op + " " + node.name);
-      if (at == known.end())
+      if (--known[node.op + " " + node.name] < 0)
         throw make_error(ErrorCode::kUnsupported,
                          "the method added {} '{}', which no tensor of a checkpoint "
                          "holds",
                          node.op, node.name)
             .at("export")
             .hint("export qdq_onnx, or take a method without factors that cannot be folded (gptq, search)");
-      known.erase(at);
     }
   }
 

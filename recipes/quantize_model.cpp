@@ -158,6 +158,7 @@ class Flow {
     input.pool = in_.pool;
     input.progress = in_.progress;
     input.strength = choices_.alpha;
+    input.folded_only = choices_.folded_only;
     input.leave = leave;
     return scale_layers(input);
   }

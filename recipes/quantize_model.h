@@ -72,6 +72,7 @@ struct QuantizeChoices {
   std::int64_t rank = 32;               // of low_rank
   std::optional<bool> bias_correction;  // absent: method auto tries it
   SolveOptions solve;                   // damp, act order
+  bool folded_only = false;  // transforms add no operators: what a checkpoint holds are weights alone
 };
 
 struct ScoredCandidate {

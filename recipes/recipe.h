@@ -101,7 +101,9 @@ struct BuildSpec {
 
 struct ExportSpec {
   std::string model = "qdq_onnx";
-  std::int64_t opset = 0;  // 0: the input's, unless the format needs more
+  std::int64_t opset = 0;       // 0: the input's, unless the format needs more
+  bool head = false;            // checkpoint formats: lm_head has codes too
+  std::int64_t shard_size = 0;  // checkpoint formats: largest file, bytes; 0: 5 GiB
 };
 
 struct Recipe {

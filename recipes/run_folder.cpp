@@ -20,7 +20,7 @@ namespace {
 // What a run makes. --force removes these and nothing else.
 const char* const kOwnFiles[] = {"journal.jsonl",   "recipe.yaml", "statistics.h5", "model.onnx",
                                  "model.onnx.data", "report.json", "report.html",   "report.md",
-                                 "junit.xml",       "log.txt"};
+                                 "junit.xml",       "log.txt",     "model.gguf"};
 
 Json artefact_json(const ReportArtefact& a) {
   return {{"path", a.path}, {"sha256", a.sha256}, {"bytes", a.bytes}};
@@ -147,6 +147,7 @@ void RunFolder::rewrite_journal() {
 
 void RunFolder::wipe() {
   for (const char* name : kOwnFiles) remove_file(file(name));
+  remove_tree(file("checkpoint"));
   remove_tree(file("stages"));
   drop_layers();
 }

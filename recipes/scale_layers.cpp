@@ -139,7 +139,7 @@ class Step {
   }
 
   ScaleResult run() {
-    shift();
+    if (!in_.folded_only) shift();
     std::vector<CalibratedValue> values;
     for (quant::ScaleGroup& group : quant::find_scale_groups(result_.graph, wants_clips())) {
       std::string method;
@@ -147,6 +147,7 @@ class Step {
         if (const quant::WeightSite* site = site_of(*in_.placement, group.path, node); site != nullptr)
           method = site->method;
       if (!scales_channels(method) || is_left(group.path, group.value)) continue;
+      if (in_.folded_only && !group.folded) continue;
       values.push_back({group.value, group.channel_axis, group.path});
       methods_.push_back(method);
       groups_.push_back(std::move(group));

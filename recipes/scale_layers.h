@@ -31,6 +31,7 @@ struct ScaleInput {
   ThreadPool* pool = nullptr;
   Progress* progress = nullptr;
   std::optional<double> strength;  // of method smoothquant
+  bool folded_only = false;        // no Mul of its own, no shifts: for files that hold no operators
   std::set<std::string> leave;     // values (ScaledValue::tensor) that stay as they are
 };
 

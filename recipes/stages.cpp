@@ -1,6 +1,7 @@
 #include "recipes/stages.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "calib/calibrate.h"
 #include "engine/base/atomic_file.h"
@@ -15,6 +16,7 @@
 #include "graphsurgeon/load.h"
 #include "quant/activation.h"
 #include "quant/audit.h"
+#include "recipes/export_checkpoint.h"
 #include "recipes/export_model.h"
 #include "recipes/given_scales.h"
 #include "recipes/layer_journal.h"
@@ -48,6 +50,10 @@ Files run_load(RunState& state) {
   report.provenance.push_back({"model", file_name(r.model.path)});
   report.provenance.push_back({"model sha256", model_sha256(model)});
   check_inputs(state.loaded());
+  if (is_checkpoint_form(r.export_as.model) && !is_directory(model))
+    throw make_error(ErrorCode::kUsage, "{} is made of a checkpoint folder", r.export_as.model)
+        .at("export.model")
+        .hint("model.path names another kind of model");
   if (r.evaluate && !r.evaluate->baseline.empty()) read_baseline(r.resolve(r.evaluate->baseline));
   write_file_atomically(state.folder().file("recipe.yaml"), state.loaded().text);
   return {"recipe.yaml"};
@@ -105,6 +111,25 @@ Files run_calibrate(RunState& state) {
   return {"statistics.h5"};
 }
 
+// Beside model.onnx, which is judged: the same values. What does not read back so is an error.
+Files write_checkpoint(RunState& state, const Checkpoint& checkpoint, Dialect dialect,
+                       QuantizeOutcome& outcome) {
+  const ExportSpec& spec = state.recipe().export_as;
+  WriteQuantizedOptions options;
+  if (spec.shard_size > 0) options.shard_bytes = spec.shard_size;
+  const std::string name = dialect == Dialect::kGguf ? "model.gguf" : "checkpoint";
+  const std::string path = state.folder().file(name);
+  remove_tree(path);  // of a run that was killed here
+  const ExportedCheckpoint exported = export_plan(checkpoint, outcome, dialect, path, options, state.pool());
+  if (!exported.audit.passed())
+    fail(ErrorCode::kInternal, "the checkpoint does not hold what was decided: {} {}",
+         exported.audit.mismatches[0].tensor, exported.audit.mismatches[0].what);
+  if (dialect == Dialect::kGguf) return {name};
+  Files files;
+  for (const std::string& file : exported.written.files) files.push_back(join_path(name, file));
+  return files;
+}
+
 Files run_quantize(RunState& state) {
   const Recipe& r = state.recipe();
   QuantizeInput input;
@@ -133,16 +158,25 @@ Files run_quantize(RunState& state) {
   if (r.calibrate && !r.calibrate->stats.empty()) base += sha256_of_file(r.resolve(r.calibrate->stats));
   LayerJournal journal(state.folder().file("layers"), base);
   input.journal = &journal;
-  QuantizeOutcome outcome = quantize_model(input, quantize_choices(*r.quantize));
+  QuantizeChoices choices = quantize_choices(*r.quantize);
+  Dialect dialect = Dialect::kGguf;
+  std::optional<Checkpoint> checkpoint;
+  if (dialect_from_name(r.export_as.model, dialect)) {
+    checkpoint = open_checkpoint(r.resolve(r.model.path));
+    choose_for_checkpoint(*checkpoint, dialect, r.export_as.head, choices);
+  }
+  QuantizeOutcome outcome = quantize_model(input, choices);
+  Files files;
+  if (checkpoint) files = write_checkpoint(state, *checkpoint, dialect, outcome);
   outcome.quantized.metadata["pare.recipe"] = model_recipe_hash(r);
   if (statistics != nullptr) outcome.quantized.metadata["pare.data"] = statistics->data_hash.hex();
   WriteOptions write;
   write.opset = static_cast<int>(r.export_as.opset);
   write.inline_limit = kStreamedWeights;
-  // A cache goes beside the model that it was made with.
+  // A cache, or a checkpoint, goes beside the model that it was made with.
   const bool cache = r.export_as.model == "trt_cache";
-  const Exported exported =
-      export_model(outcome, cache ? "qdq_onnx" : r.export_as.model, state.folder().file("model.onnx"), write);
+  const Exported exported = export_model(outcome, cache || checkpoint ? "qdq_onnx" : r.export_as.model,
+                                         state.folder().file("model.onnx"), write);
   if (cache) export_model(outcome, "trt_cache", state.folder().file("calibration.cache"), write);
   const WriteReport& written = exported.written;
 
@@ -165,7 +199,7 @@ Files run_quantize(RunState& state) {
   report.provenance.push_back({"method", chosen_name(outcome, *r.quantize)});
   report.provenance.push_back({"opset", std::to_string(written.opset)});
   state.set_outcome(std::move(outcome));
-  Files files = {"model.onnx"};
+  files.insert(files.begin(), "model.onnx");
   if (cache) files.push_back("calibration.cache");
   files.insert(files.end(), written.external.begin(), written.external.end());
   return files;

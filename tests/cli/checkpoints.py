@@ -147,6 +147,45 @@ with workplace() as folder:
         check(result['audit']['passed'] and result['audit']['tensors'] >= 14, f'gguf {scheme}', result['audit'])
         expect(0, 'inspect', out, says='llama')
 
+    # Methods that look at activations, and scales of inputs that do not change: from the plan of the graph.
+    text = os.path.join(folder, 'text.txt')
+    random = np.random.default_rng(5)
+    with open(text, 'w', encoding='utf-8') as file:
+        file.write('\n'.join(''.join(random.choice(['a', 'b', 'ab'], 60)) for _ in range(100)))
+    data = ['--data', text + ':kind=text,window=32,stride=32,bos=none,join=whole', '--samples', '8']
+    for i, (scheme, form, more, tensors) in enumerate([
+            ('int4', 'gptq', ['--group-size', '32', '--method', 'gptq'], ['g_idx']),
+            ('int4', 'compressed_tensors', ['--group-size', '32', '--method', 'awq'], ['weight_packed']),
+            ('int8', 'compressed_tensors', ['--method', 'smoothquant'], ['weight', 'input_scale']),
+            ('FP8', 'modelopt', [], ['weight_scale', 'input_scale']),
+            ('NVFP4', 'modelopt', ['--method', 'search'], ['weight_scale_2', 'input_scale']),
+            ('NVFP4', 'compressed_tensors', ['--method', 'search'], ['weight_global_scale', 'input_global_scale'])]):
+        out = os.path.join(folder, f'plan{i}')
+        result = expect(0, 'quantize', model, '--format', scheme, '--export', form, '-o', out, '--json', *more, *data).json()
+        check(result['audit'] == {'passed': True, 'tensors': 14, 'mismatches': []}, f'{scheme} {form} audit', result['audit'])
+        with open(os.path.join(out, 'model.safetensors'), 'rb') as file:
+            length, = struct.unpack('<Q', file.read(8))
+            names = json.loads(file.read(length))
+        for tensor in tensors:
+            check(f'model.layers.1.mlp.down_proj.{tensor}' in names, f'{scheme} {form}: {tensor}', sorted(names)[:20])
+    expect(2, 'quantize', model, '--format', 'int4', '--method', 'low_rank', '--export', 'gptq', '-o',
+           os.path.join(folder, 'low'), *data, says='low_rank')
+    recipe = os.path.join(folder, 'recipe.yaml')
+    with open(recipe, 'w', encoding='utf-8') as file:
+        file.write(f"""version: 1
+name: llama-gptq
+model: {{path: llama}}
+datasets:
+  text: {{path: text.txt, kind: text, window: 32, stride: 32, bos: none, join: whole, samples: 8}}
+calibrate: {{data: text, holdout: 8}}
+quantize: {{scheme: int4, group_size: 32, method: gptq}}
+export: {{model: gptq_v2, head: true}}
+""")
+    expect(0, 'run', recipe, '--out', os.path.join(folder, 'run'))
+    config = read(os.path.join(folder, 'run', 'checkpoint'))
+    check(config['quantization_config']['checkpoint_format'] == 'gptq_v2' and config['quantization_config']['lm_head'],
+          'recipe', config)
+
     # What a format cannot hold is refused before anything is written.
     out = os.path.join(folder, 'refused')
     expect(4, 'quantize', model, '--format', 'nvfp4', '--export', 'autoawq', '-o', out,
