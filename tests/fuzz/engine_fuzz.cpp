@@ -40,6 +40,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const auto& entry : engine.plan.binaries) read_all(entry.second);
     pare::plan_memory(engine.plan);
     pare::to_text(engine.plan);
+    if (engine.graph != nullptr) {
+      pare::to_text(*engine.graph);
+      for (std::size_t i = 0; i < engine.graph->value_count(); ++i) {
+        const pare::Value& value = engine.graph->value(static_cast<pare::ValueId>(i));
+        if (value.is_constant() && value.dtype != pare::DType::kString) read_all(value.constant);
+      }
+    }
   } catch (const pare::Error& error) {
     if (error.code() != pare::ErrorCode::kBadFile && error.code() != pare::ErrorCode::kUnsupported)
       std::abort();
