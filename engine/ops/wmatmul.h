@@ -66,6 +66,7 @@ struct WMatMulTask {
   bool half = false;  // scales and the like
   Shift shift = Shift::kNone;
   const float* values = nullptr;  // 16, of 4-bit codes
+  bool counted = false;           // values[i] = values[0] + i
   const float* bias = nullptr;
   const float* residual = nullptr;
   std::int64_t ldr = 0;

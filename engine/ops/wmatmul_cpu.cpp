@@ -28,6 +28,7 @@ struct Prepared {
   bool half = false;
   Shift shift = Shift::kNone;
   float values[16] = {};
+  bool counted = false;
   std::int64_t lanes = 1, panel = 1;     // columns
   std::int64_t column_bytes = 0;         // packed, of one column
   std::shared_ptr<const Tensor> packed;  // panels, one behind the other
@@ -55,10 +56,19 @@ class Columns {
     shift = call.has(3) || flip_ != 0 ? Shift::kZero : Shift::kNone;
     if (bits == 8) return;
     const Byte fours[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE}, twos = 0xE4;
-    if (pare::bits(type) == 4)
-      decode(type, fours, values, 16);
-    else
+    if (pare::bits(type) != 4) {
       decode(type, &twos, values, 4);
+      return;
+    }
+    decode(type, fours, values, 16);
+    if (type != DType::kI4) return;
+    swap_ = 8;  // -8 .. 7 in order
+    std::rotate(values, values + 8, values + 16);
+  }
+  bool counted() const {
+    bool all = bits == 4;
+    for (int i = 0; i < 16; ++i) all = all && values[i] == values[0] + static_cast<float>(i);
+    return all;
   }
 
   int bits = 4;
@@ -79,8 +89,9 @@ class Columns {
     const int width = pare::bits(call_.in[1].dtype), per_byte = 8 / width, mask = (1 << width) - 1;
     std::int64_t at = n * s_.code_step_n;
     for (std::int64_t k = 0; k < s_.k; ++k, at += s_.code_step_k)
-      codes[k] = width == 8 ? static_cast<Byte>(from[at] ^ flip_)
-                            : static_cast<Byte>(from[at / per_byte] >> (at % per_byte * width) & mask);
+      codes[k] = width == 8
+                     ? static_cast<Byte>(from[at] ^ flip_)
+                     : static_cast<Byte>(from[at / per_byte] >> (at % per_byte * width) & mask) ^ swap_;
     for (std::int64_t g = 0; g < s_.groups; ++g) {
       const std::int64_t i = g * s_.scale_step_k + n * s_.scale_step_n;
       scales[g] = call_.in[2].as<float>()[i];
@@ -100,7 +111,8 @@ class Columns {
 
   const OpCall& call_;
   const WMatMulShape& s_;
-  int flip_ = 0;
+  int flip_ = 0;   // int8 of uint8
+  Byte swap_ = 0;  // halves of the 16 codes
 };
 
 bool is_half(float x) {
@@ -195,6 +207,7 @@ std::shared_ptr<const void> prepare(const OpCall& call) {
   p->bits = columns.bits;
   p->shift = columns.shift;
   std::copy_n(columns.values, 16, p->values);
+  p->counted = columns.counted();
   p->half = all_half(columns, s, *call.pool);
   p->column_bytes = bytes_of_column(*p);
   Tensor packed = Tensor::allocate(DType::kU8, {p->column_bytes * round_up(s.n, p->lanes)});
@@ -241,6 +254,7 @@ void run(const OpCall& call) {
   task.half = p.half;
   task.shift = p.shift;
   task.values = p.values;
+  task.counted = p.counted;
   task.act = &s.act;
   task.a = call.in[0].as<float>();
   task.c = call.out[0].mut<float>();

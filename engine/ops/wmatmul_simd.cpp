@@ -1,4 +1,5 @@
 #include <cstring>
+#include <type_traits>
 
 #include "engine/numeric/f16.h"
 #include "engine/ops/activation_simd.h"
@@ -72,6 +73,20 @@ struct Table {
 #endif
 };
 
+#if PARE_SIMD_LEVEL == 1
+// The same where code i stands for first + i: a look-up takes two shuffles here, and those have one port.
+struct Counted {
+  __m256 first;
+  PARE_INLINE explicit Counted(const float* values) : first(_mm256_set1_ps(values[0])) {}
+  PARE_INLINE F32 operator()(const Words& words) const {
+    const __m256i code = _mm256_and_si256(words.w, _mm256_set1_epi32(15));
+    return {_mm256_add_ps(_mm256_cvtepi32_ps(code), first)};
+  }
+};
+#else
+using Counted = Table;
+#endif
+
 PARE_INLINE F32 load_bytes(const Byte* p) {  // int8
 #if PARE_SIMD_LEVEL == 2
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
@@ -82,6 +97,10 @@ PARE_INLINE F32 load_bytes(const Byte* p) {  // int8
 #endif
 }
 
+struct Bytes {  // codes of 8 bits
+  PARE_INLINE explicit Bytes(const float*) {}
+};
+
 template <Shift kShift>
 PARE_INLINE F32 weight(F32 value, F32 scale, F32 other) {
   if constexpr (kShift == Shift::kNone) return scale * value;
@@ -90,11 +109,11 @@ PARE_INLINE F32 weight(F32 value, F32 scale, F32 other) {
 }
 
 // Walks NV vectors of columns from `p` on; take(k, v, w) gets each weight. `step`: vectors of the panel.
-template <int NV, int kBits, Shift kShift, typename Take>
+template <int NV, typename Codes, Shift kShift, typename Take>
 PARE_INLINE void walk(const WMatMulTask& t, int first, int step, Take take) {
   const Byte* p = t.b;
   const std::int64_t parameter = t.half ? 2 : 4;
-  const Table table(t.values);
+  const Codes table(t.values);
   for (std::int64_t k = 0; k < t.k; k += t.group) {
     const std::int64_t count = t.k - k < t.group ? t.k - k : t.group;
     F32 scale[NV], other[NV];
@@ -108,7 +127,7 @@ PARE_INLINE void walk(const WMatMulTask& t, int first, int step, Take take) {
           load_parameters(p + (first + v) * kLanes * parameter, t.half);
       p += step * kLanes * parameter;
     }
-    if constexpr (kBits == 8) {
+    if constexpr (std::is_same_v<Codes, Bytes>) {
       for (std::int64_t i = 0; i < count; ++i) {
         PARE_UNROLL for (int v = 0; v < NV; ++v)
             take(k + i, v, weight<kShift>(load_bytes(p + (first + v) * kLanes), scale[v], other[v]));
@@ -145,7 +164,7 @@ PARE_INLINE void walk(const WMatMulTask& t, int first, int step, Take take) {
 PARE_INLINE int vectors_of(std::int64_t columns) { return static_cast<int>((columns + kLanes - 1) / kLanes); }
 
 // MR rows, NV vectors of the panel from `first` on. The last line as gemm_f32_simd.cpp has it.
-template <int MR, int NV, int kBits, Shift kShift>
+template <int MR, int NV, typename Codes, Shift kShift>
 void multiply(const WMatMulTask& t, std::int64_t row, int first) {
   F32 sums[MR][NV];
   PARE_UNROLL for (int r = 0; r < MR; ++r) {
@@ -153,7 +172,7 @@ void multiply(const WMatMulTask& t, std::int64_t row, int first) {
   }
   const float* a = t.a + row * t.lda;
   const std::int64_t lda = t.lda;
-  walk<NV, kBits, kShift>(
+  walk<NV, Codes, kShift>(
       t, first, vectors_of(t.n), [&](std::int64_t k, int v, F32 w) __attribute__((always_inline)) {
         PARE_UNROLL for (int r = 0; r < MR; ++r) sums[r][v] = fma(F32::set(a[r * lda + k]), w, sums[r][v]);
       });
@@ -174,7 +193,7 @@ void multiply(const WMatMulTask& t, std::int64_t row, int first) {
   }
 }
 
-template <int kBits, Shift kShift>
+template <typename Codes, Shift kShift>
 void multiply_rows(const WMatMulTask& t) {
   const int vectors = vectors_of(t.n);
   for (std::int64_t row = 0; row < t.m;) {
@@ -182,13 +201,13 @@ void multiply_rows(const WMatMulTask& t) {
     for (int first = 0; first < vectors;) {
       const int step = vectors - first >= kVectors ? kVectors : 1;
       if (step == kVectors)
-        (left >= 4   ? multiply<4, kVectors, kBits, kShift>
-         : left >= 2 ? multiply<2, kVectors, kBits, kShift>
-                     : multiply<1, kVectors, kBits, kShift>)(t, row, first);
+        (left >= 4   ? multiply<4, kVectors, Codes, kShift>
+         : left >= 2 ? multiply<2, kVectors, Codes, kShift>
+                     : multiply<1, kVectors, Codes, kShift>)(t, row, first);
       else
-        (left >= 4   ? multiply<4, 1, kBits, kShift>
-         : left >= 2 ? multiply<2, 1, kBits, kShift>
-                     : multiply<1, 1, kBits, kShift>)(t, row, first);
+        (left >= 4   ? multiply<4, 1, Codes, kShift>
+         : left >= 2 ? multiply<2, 1, Codes, kShift>
+                     : multiply<1, 1, Codes, kShift>)(t, row, first);
       first += step;
     }
     row += left >= 4 ? 4 : left >= 2 ? 2 : 1;
@@ -196,18 +215,18 @@ void multiply_rows(const WMatMulTask& t) {
 }
 
 // A gemm panel is two vectors wide, the last may be one.
-template <int kBits, Shift kShift>
+template <typename Codes, Shift kShift>
 void unpack(const WMatMulTask& t, float* packed) {
   const int vectors = vectors_of(t.n);
   for (int first = 0; first < vectors; first += 2) {
     float* to = packed + static_cast<std::int64_t>(first) * kLanes * t.k;
     if (vectors - first >= 2)
-      walk<2, kBits, kShift>(
+      walk<2, Codes, kShift>(
           t, first, vectors, [=](std::int64_t k, int v, F32 w) __attribute__((always_inline)) {
             w.store(to + (k * 2 + v) * kLanes);
           });
     else
-      walk<1, kBits, kShift>(
+      walk<1, Codes, kShift>(
           t, first, vectors, [=](std::int64_t k, int, F32 w) __attribute__((always_inline)) {
             w.store(to + k * kLanes);
           });
@@ -219,18 +238,22 @@ void unpack(const WMatMulTask& t, float* packed) {
 int wmatmul_lanes() { return kLanes; }
 std::int64_t wmatmul_panel() { return kVectors * kLanes; }
 
-#define PARE_DISPATCH(function, ...)                                            \
-  if (t.bits == 8) {                                                            \
-    if (t.shift == Shift::kNone) return function<8, Shift::kNone>(__VA_ARGS__); \
-    if (t.shift == Shift::kZero) return function<8, Shift::kZero>(__VA_ARGS__); \
-    return function<8, Shift::kOffset>(__VA_ARGS__);                            \
-  }                                                                             \
-  if (t.shift == Shift::kNone) return function<4, Shift::kNone>(__VA_ARGS__);   \
-  if (t.shift == Shift::kZero) return function<4, Shift::kZero>(__VA_ARGS__);   \
-  return function<4, Shift::kOffset>(__VA_ARGS__);
+#define PARE_DISPATCH_SHIFT(function, codes, ...)                                 \
+  if (t.shift == Shift::kNone) return function<codes, Shift::kNone>(__VA_ARGS__); \
+  if (t.shift == Shift::kZero) return function<codes, Shift::kZero>(__VA_ARGS__); \
+  return function<codes, Shift::kOffset>(__VA_ARGS__);
+#define PARE_DISPATCH(function, ...)                    \
+  if (t.bits == 8) {                                    \
+    PARE_DISPATCH_SHIFT(function, Bytes, __VA_ARGS__)   \
+  }                                                     \
+  if (t.counted) {                                      \
+    PARE_DISPATCH_SHIFT(function, Counted, __VA_ARGS__) \
+  }                                                     \
+  PARE_DISPATCH_SHIFT(function, Table, __VA_ARGS__)
 
 void wmatmul_rows(const WMatMulTask& t) { PARE_DISPATCH(multiply_rows, t) }
 void wmatmul_unpack(const WMatMulTask& t, float* packed) { PARE_DISPATCH(unpack, t, packed) }
 #undef PARE_DISPATCH
+#undef PARE_DISPATCH_SHIFT
 
 }  // namespace pare::PARE_SIMD
