@@ -100,22 +100,41 @@ bool factor_upper(float* h, std::int64_t n, ThreadPool& pool) {
 
 std::vector<double> quadratic_loss(const float* d, std::int64_t rows, std::int64_t n, const float* h,
                                    ThreadPool& pool) {
-  constexpr std::int64_t kRows = 256;
+  // H is symmetric, so of the columns of a block only the rows down to its end are multiplied: those above
+  // the block count twice.
+  constexpr std::int64_t kRows = 256, kColumns = 128;
   std::vector<double> loss(static_cast<std::size_t>(rows));
-  Tensor packed = Tensor::allocate(DType::kF32, {packed_b_floats(n, n)});
-  pack_b(h, n, 1, n, n, packed.mut<float>());
+  std::vector<Tensor> above, inside;
+  for (std::int64_t c = 0; c < n; c += kColumns) {
+    const std::int64_t width = std::min(kColumns, n - c);
+    above.push_back(Tensor::allocate(DType::kF32, {packed_b_floats(c, width)}));
+    inside.push_back(Tensor::allocate(DType::kF32, {packed_b_floats(width, width)}));
+    if (c > 0) pack_b(h + c, n, 1, c, width, above.back().mut<float>());
+    pack_b(h + c * n + c, n, 1, width, width, inside.back().mut<float>());
+  }
   Tensor product = Tensor::allocate(DType::kF32, {std::min(kRows, rows), n});
   for (std::int64_t row = 0; row < rows; row += kRows) {
     GemmTask task;
     task.a = d + row * n;
-    task.lda = n;
-    task.b = packed.as<float>();
-    task.c = product.mut<float>();
-    task.ldc = n;
+    task.lda = task.ldc = task.ldr = n;
     task.m = std::min(kRows, rows - row);
-    task.k = n;
-    task.n = n;
-    gemm_f32(pool, task);
+    for (std::int64_t c = 0, b = 0; c < n; c += kColumns, ++b) {
+      GemmTask upper = task;
+      upper.n = std::min(kColumns, n - c);
+      upper.c = product.mut<float>() + c;
+      GemmTask own = upper;
+      own.a += c;
+      own.k = upper.n;
+      own.b = inside[static_cast<std::size_t>(b)].as<float>();
+      if (c > 0) {
+        upper.k = c;
+        upper.b = above[static_cast<std::size_t>(b)].as<float>();
+        upper.alpha = 2;
+        gemm_f32(pool, upper);
+        own.residual = upper.c;
+      }
+      gemm_f32(pool, own);
+    }
     pool.parallel_for(task.m, 16, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
         const float* left = d + (row + r) * n;

@@ -165,22 +165,28 @@ TEST(Linalg, EigenvaluesAscendWithTheirVectors) {
     }
 }
 
+// Sizes of one block of columns, of several, and with a narrow last one.
 TEST(Linalg, QuadraticLossIsThatOfPlainLoops) {
-  ThreadPool pool(2);
-  const Gram gram = inputs(37, 90, 4);
-  const std::vector<float> h = gram.dense(0), d = normal(300 * 37, 5);
-  const std::vector<double> got = quadratic_loss(d.data(), 300, 37, h.data(), pool);
-  for (std::int64_t r = 0; r < 300; ++r) {
-    double want = 0, magnitude = 0;
-    for (std::int64_t i = 0; i < 37; ++i)
-      for (std::int64_t j = 0; j < 37; ++j) {
-        const double v = static_cast<double>(d[static_cast<std::size_t>(r * 37 + i)]) *
-                         static_cast<double>(h[static_cast<std::size_t>(i * 37 + j)]) *
-                         static_cast<double>(d[static_cast<std::size_t>(r * 37 + j)]);
-        want += v;
-        magnitude += std::fabs(v);
-      }
-    EXPECT_NEAR(got[static_cast<std::size_t>(r)], want, 38 * std::exp2(-24) * magnitude);
+  for (const auto& [n, rows] :
+       {std::pair<std::int64_t, std::int64_t>{37, 300}, {128, 5}, {129, 20}, {300, 9}}) {
+    ThreadPool pool(2);
+    const Gram gram = inputs(n, 90, 4);
+    const std::vector<float> h = gram.dense(0), d = normal(rows * n, 5);
+    const std::vector<double> got = quadratic_loss(d.data(), rows, n, h.data(), pool);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double want = 0, magnitude = 0;
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < n; ++j) {
+          const double v = static_cast<double>(d[static_cast<std::size_t>(r * n + i)]) *
+                           static_cast<double>(h[static_cast<std::size_t>(i * n + j)]) *
+                           static_cast<double>(d[static_cast<std::size_t>(r * n + j)]);
+          want += v;
+          magnitude += std::fabs(v);
+        }
+      // A chain over at most n terms, the two parts added, one product more.
+      EXPECT_NEAR(got[static_cast<std::size_t>(r)], want,
+                  static_cast<double>(n + 2) * std::exp2(-24) * magnitude);
+    }
   }
 }
 
