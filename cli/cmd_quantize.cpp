@@ -135,7 +135,7 @@ class Quantize final : public Command {
     const std::unique_ptr<LayerJournal> journal = LayerJournal::temporary(output_);
     input.journal = journal.get();
     QuantizeOutcome outcome = quantize_model(input, choices);
-    if (checkpoint_) return write_checkpoint(context, outcome, statistics);
+    if (checkpoint_) return write_checkpoint(context, outcome);
     if (statistics.samples > 0) outcome.quantized.metadata["pare.data"] = statistics.data_hash.hex();
     WriteOptions write;
     write.opset = static_cast<int>(opset_);
@@ -239,7 +239,7 @@ class Quantize final : public Command {
     return finish_checkpoint(context, exported);
   }
 
-  int write_checkpoint(Context& context, QuantizeOutcome& outcome, const Statistics& statistics) {
+  int write_checkpoint(Context& context, QuantizeOutcome& outcome) {
     const ExportedCheckpoint exported =
         export_plan(*checkpoint_, outcome, dialect(), output_, shards(), context.pool());
     Report r;
@@ -251,7 +251,6 @@ class Quantize final : public Command {
     json["skipped"] = std::move(whole["skipped"]);
     json["tables"] = std::move(whole["tables"]);
     json["method"] = chosen_name(outcome, spec_);
-    if (statistics.samples > 0) json["data_hash"] = statistics.data_hash.hex();
     context.print(fmt::format("{} weights and {} activations quantized ({}), {} left in float",
                               outcome.plan.weights.size(), outcome.plan.activations.size(),
                               chosen_name(outcome, spec_), r.skipped.size()));

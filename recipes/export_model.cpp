@@ -40,7 +40,12 @@ void note_left(const QuantizedFormReport& report, const char* form, std::vector<
 }  // namespace
 
 void check_export(const std::string& form, const quant::Spec& spec) {
-  if (is_checkpoint_form(form)) return;  // what it holds is known layer by layer
+  if (is_checkpoint_form(form)) {  // the rest is known layer by layer
+    if (spec.activations.active() && form != "compressed_tensors" && form != "modelopt")
+      refuse(form, "holds weights beside float activations",
+             "compressed_tensors or modelopt, or a scheme for weights alone");
+    return;
+  }
   if (std::none_of(std::begin(kForms), std::end(kForms), [&](const char* known) { return form == known; }))
     throw make_error(ErrorCode::kUnsupported, "this build does not write {}", form)
         .at("export.model")

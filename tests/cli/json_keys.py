@@ -93,6 +93,7 @@ def commands(folder):
     yield ['quantize', RESNET, '--format', 'int8', '-o', out, '--stats', folder + '/more.cache']
     yield ['quantize', RESNET, '--format', 'int8', '-o', out, '--stats', stats]
     yield ['quantize', RESNET, '--format', 'int8', '-o', out, '--data', data, '--ops', 'Conv']
+    yield ['quantize', CHECKPOINT, '--format', 'W4A16', '--group-size', '8', '--export', 'compressed_tensors', '-o', folder + '/codes']
     yield ['convert', out, '-o', folder + '/codes.onnx', '--to', 'qoperator']
     yield ['eval', out, '--reference', RESNET, '--data', f'{TEST_IMAGES}:labels={TEST_LABELS},{KEYS},samples=32', '--gate',
            'top1_drop<=1', '--report', folder + '/report']
