@@ -83,6 +83,7 @@ class Writer {
 
   WrittenCheckpoint run() {
     make_directories(path_);
+    remove_stale_temporaries(path_);  // of a killed run
     for (std::size_t i = 0; i < shards_.size(); ++i) write_shard(i);
     if (shards_.size() > 1) write_index();
     companions();
