@@ -34,7 +34,7 @@ std::vector<LinearModule> linear_modules(const Checkpoint& checkpoint) {
 
 std::vector<LinearModule> linear_modules(const Checkpoint& checkpoint, Graph& graph) {
   BuildOptions options;
-  options.views = true;
+  options.views = options.dequantize = true;
   options.context = 1;  // tables of positions are not needed
   graph = build_graph(checkpoint, options);
   std::vector<LinearModule> modules;

@@ -121,6 +121,8 @@ Tensor NetBuilder::stored(const std::string& weight, const Dims& dims) const {
                      to_string(entry->dims), to_string(dims))
         .at(config_.where)
         .hint("are the weights those of this config.json?");
+  if (options_.views && options_.dequantize && store_.coded(weight) != nullptr)
+    return Tensor::share(DType::kF32, dims, nullptr, nullptr);  // its place alone, as builder.h says
   Tensor tensor = store_.get(weight);
   if (!is_float(tensor.dtype()) || bits(tensor.dtype()) < 16 || bits(tensor.dtype()) > 32)
     throw make_error(ErrorCode::kUnsupported, "the weight '{}' is {}: no float of 16 or 32 bits", weight,

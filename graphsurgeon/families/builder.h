@@ -34,7 +34,8 @@ struct BuildOptions {
   bool views = false;
   // Weights that the checkpoint holds as codes become float32 constants too, and its inputs stay float.
   // Otherwise they are DequantizeLinear of low-bit constants, with what the config says of the layers' inputs
-  // in front of the products (quantized_linear.cpp).
+  // in front of the products (quantized_linear.cpp). With `views`, such constants are places without numbers:
+  // the store's get() has them.
   bool dequantize = false;
   std::int64_t context = 0;  // positions in the tables of cos and sin; 0: the model's
   // Not null: no weight is looked for; the names of those that the model needs come here, and the graph is of

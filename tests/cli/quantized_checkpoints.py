@@ -60,6 +60,9 @@ def converts(folder):
     check('quantization_config' not in json.load(open(folder + '/floats/config.json')), 'floats: config')
     plain = pare('convert', folder + '/floats', '-o', folder + '/x', '--to', 'gptq')
     check(plain.code == 2 and 'not quantized' in plain.err, 'a float checkpoint', plain.err)
+    again = pare('quantize', kind('fp8_block'), '--format', 'int4', '--group-size', '32', '--method', 'rtn', '--export',
+                 'compressed_tensors', '-o', folder + '/again')
+    check(again.code == 0 and '7 tensors read back' in again.out, 'a quantized checkpoint is quantized anew', again.out, again.err)
     onnx = pare('convert', kind('ct_w4a16_asym'), '-o', folder + '/m.onnx', '--to', 'onnx')
     check(onnx.code == 0, 'to ONNX', onnx.err)
     shown = pare('inspect', folder + '/m.onnx', '--json')
