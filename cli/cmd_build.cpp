@@ -12,6 +12,7 @@
 #include "engine/build/cpu_engine.h"
 #include "engine/build/make_plan.h"
 #include "engine/build/memory_plan.h"
+#include "engine/build/precision_choice.h"
 #include "engine/build/refit.h"
 #include "eval/report_render.h"
 #include "graphsurgeon/load.h"
@@ -34,7 +35,9 @@ class Build final : public Command {
         .option(
             "--precision", "P", precision_,
             "how float values are stored: fp16 (default on a GPU), bf16, fp32 (on the CPU), or tf32: stored "
-            "as fp32, products in TF32",
+            "as fp32, products in TF32; int8, fp8: fp16, and layers stay as the model's Q/DQ ask for also "
+            "where "
+            "float is faster",
             "build.precision")
         .option("--profile", "NAME=MINxOPTxMAX", profiles_,
                 "sizes that an open dimension may have (once for each): timed at OPT, MIN and MAX prepared")
@@ -110,14 +113,15 @@ class Build final : public Command {
     PlanOptions options;
     options.integer = !fake_;
     const std::string asked = precision_.empty() ? (cpu ? "fp32" : "fp16") : precision_;
-    const std::pair<const char*, const char*> words[] = {
-        {"fp16", "float16"}, {"bf16", "bfloat16"}, {"fp32", "float32"}, {"tf32", "tf32"}};
+    const std::pair<const char*, const char*> words[] = {{"fp16", "float16"}, {"bf16", "bfloat16"},
+                                                         {"fp32", "float32"}, {"tf32", "tf32"},
+                                                         {"int8", "float16"}, {"fp8", "float16"}};
     const auto* found = std::find_if(std::begin(words), std::end(words),
                                      [&](const auto& word) { return asked == word.first; });
     if (found == std::end(words))
       throw make_error(ErrorCode::kUsage, "'{}' is no precision", asked)
           .at("--precision")
-          .hint("fp16, bf16, fp32 or tf32");
+          .hint("fp16, bf16, fp32 or tf32; int8 or fp8 for what the model asks for, also where it is slower");
     if (cpu && asked != "fp32")
       throw make_error(ErrorCode::kUnsupported, "an engine for the CPU stores float values as fp32, not {}",
                        asked)
@@ -219,7 +223,10 @@ class Build final : public Command {
           .hint("build it again; its timing cache makes that a matter of seconds");
     options.fold_norms = std::any_of(old.plan.layers.begin(), old.plan.layers.end(),
                                      [](const PlanLayer& layer) { return normalizes(layer); });
-    if (!options.fold_norms) engine.plan = make_plan(graph, options);
+    Graph same = graph;
+    const std::set<std::string> as_float = left_float(old.plan);
+    if (drop_quantization(same, as_float) > 0 || !options.fold_norms) engine.plan = make_plan(same, options);
+    if (!as_float.empty()) engine.plan.realized = old.plan.realized;
     refit(engine.plan, old.plan);
     plan_memory(engine.plan);
     engine.provenance = old.provenance;
@@ -328,6 +335,7 @@ class Build final : public Command {
     const DeviceFacts facts = backend.facts();
     check_fits(engine.plan, batch_, facts.free_bytes);  // before anything is timed
     TuneReport report = tune(context, backend, graph, options, engine.plan, how);
+    take_faster(context, backend, graph, options, engine.plan, how, report);
     check_fits(engine.plan, batch_, facts.free_bytes);  // with the workspace of what was chosen
     // The ends of the profile are prepared as well, so that no kernel of theirs is compiled later.
     for (const ProfilePoint point : {ProfilePoint::kMin, ProfilePoint::kMax}) {
@@ -372,12 +380,39 @@ class Build final : public Command {
     return 0;
   }
 
-  // Layers' times and what a launch costs beside its work (0.35 us between kernels of a captured graph, seen
-  // on an H200).
-  static double planned_microseconds(const EnginePlan& plan) {
-    double sum = 0.35 * count_kernels(plan);
-    for (const PlanLayer& layer : plan.layers) sum += layer.microseconds;
-    return sum;
+  bool as_asked() const { return precision_ == "int8" || precision_ == "fp8"; }
+
+  // Of the plan as the model asks for it, all layers float, and only those float that are no slower so: the
+  // fastest.
+  void take_faster(Context& context, EngineBackend& backend, const Graph& graph, const PlanOptions& options,
+                   EnginePlan& plan, const TuneOptions& how, TuneReport& report) const {
+    const std::set<std::string> low = low_precision_nodes(plan);
+    if (!options.integer || as_asked() || low.empty() || !profile_.empty()) return;
+    const auto without = [&](const std::set<std::string>& nodes) {
+      Graph changed = graph;
+      drop_quantization(changed, nodes);
+      EnginePlan made = make_plan(changed, options);
+      plan_memory(made);
+      add(report, tune(context, backend, changed, options, made, how));
+      return made;
+    };
+    EnginePlan all = without(low);
+    std::map<std::string, FloatIsFaster> faster = faster_as_float(plan, all);
+    if (faster.empty()) return;
+    std::set<std::string> nodes;
+    for (const auto& entry : faster) nodes.insert(entry.first);
+    EnginePlan mixed = nodes == low ? all : without(nodes);
+    const double asked = planned_microseconds(plan), as_float = planned_microseconds(all),
+                 as_mixed = planned_microseconds(mixed);
+    context.message(
+        fmt::format("as asked for {:.1f} us; {} of {} layers float {:.1f} us; all float {:.1f} us", asked,
+                    nodes.size(), low.size(), as_mixed, as_float));
+    if (asked <= std::min(as_mixed, as_float)) return;
+    if (as_float < as_mixed)
+      for (const std::string& node : low) faster[node] = {asked, as_float};
+    EnginePlan& best = as_float < as_mixed ? all : mixed;
+    explain_float(best, plan, faster);
+    plan = std::move(best);
   }
 
   std::string path_, output_, precision_, cache_, refit_, portable_;

@@ -39,6 +39,13 @@ Dims dense_strides(const Dims& dims) {
   return strides;
 }
 
+bool copies_codes(const PlanLayer& layer) { return layer.copy_scale != 0; }
+
+bool leaves_sums(const PlanLayer& layer) {
+  return (layer.kind == LayerKind::kConv || layer.kind == LayerKind::kGemm) && layer.out.size() > 1 &&
+         !copies_codes(layer);
+}
+
 bool normalizes(const PlanLayer& layer) {
   const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
   return has(kNormStats) || has(kResidualStats);

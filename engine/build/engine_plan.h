@@ -99,7 +99,7 @@ enum LinearSlot : std::size_t {
   kLinearSlots
 };
 
-// in: 0 x, 1 w, 2 bias, 3 residual, 4 scale, then LinearSlot. out: y, perhaps the sums of its rows.
+// in: 0 x, 1 w, 2 bias, 3 residual, 4 scale, then LinearSlot. out: y, perhaps the sums of its rows or codes.
 //   conv  x [N,H,W,C], w [M,kH,kW,C/group], residual and y [N,OH,OW,M], all dense
 //   gemm  y[b,m,n] = sum over k of x[b,m,k] * w[b,n,k], views of rank 3; w, x of stride 1 in k unless w is
 //         plain [k,n]; bias, scale [n]. One that stands for a 1x1 convolution has its sizes in `conv` (n > 0)
@@ -108,9 +108,10 @@ enum LinearSlot : std::size_t {
 //         divides by their sum first; 8 bit q, k, v are codes, alpha and r_scale hold their scales; 8 bit y
 //         by y_scale, y_zero
 //   rows  a program, then along the last axis what `op` says, then scale and bias over the columns:
-//         in: leaves of the program, then scale, then bias. Outputs: result, then the program's results
+//         in: leaves of the program, then scale, then bias. Outputs: result, then the program's results, then
+//         a copy in codes
 //   pool  x [N,H,W,C], y [N,OH,OW,C]; op "MaxPool", "AveragePool", "AveragePool+pads" (pads count), window in
-//   conv
+//   conv; floats may come out as codes, by y_scale and y_zero
 struct PlanLayer {
   LayerKind kind = LayerKind::kPointwise;
   std::string name;                // of the node that it is built around
@@ -119,9 +120,12 @@ struct PlanLayer {
   ConvGeometry conv;
   Epilogue epilogue;
   Program program;
-  std::string op;                 // rows, pool
-  double epsilon = 0;             // rows; products that normalize
-  double r_epsilon = 0;           // of the residual
+  std::string op;        // rows, pool
+  double epsilon = 0;    // rows; products that normalize
+  double r_epsilon = 0;  // of the residual
+  // Convolutions, products and rows: the last output is out 0 once more, as 8 bit codes (before it is rounded
+  // to its own type). 0: there is none.
+  double copy_scale = 0, copy_zero = 0;
   bool nan_zero = false;          // attention: a row without any unmasked key is 0, not NaN
   std::vector<ProgramStep> post;  // rows: steps of one argument, one after the other, at the end
 
@@ -143,7 +147,9 @@ struct EnginePlan {
 };
 
 // Contiguous view of a tensor.
-bool normalizes(const PlanLayer& layer);  // a product of normalized rows, or with a normalized residual
+bool copies_codes(const PlanLayer& layer);  // the last output is a copy in codes
+bool leaves_sums(const PlanLayer& layer);   // a product that leaves sums of its rows
+bool normalizes(const PlanLayer& layer);    // a product of normalized rows, or with a normalized residual
 PlanView whole(const EnginePlan& plan, int tensor);
 Dims dense_strides(const Dims& dims);
 bool is_dense(const PlanView& view);

@@ -105,9 +105,16 @@ void check_layer(const EnginePlan& plan, const PlanLayer& layer, const std::stri
   const auto need = [&](bool ok) {
     if (!ok) bad(what, "operands that do not fit their layer");
   };
+  const auto need_codes = [&] {
+    need(layer.out.size() >= 2 && layer.out.back().dims == layer.out[0].dims &&
+         bits(plan.tensors[static_cast<std::size_t>(layer.out.back().tensor)].dtype) == 8 &&
+         bits(plan.tensors[static_cast<std::size_t>(layer.out[0].tensor)].dtype) != 8);
+  };
   const auto rank = [&](std::size_t i) { return layer.in[i].present() ? layer.in[i].dims.size() : 0; };
   const PlanView& y = layer.out[0];
   const ConvGeometry& g = layer.conv;
+  need(!copies_codes(layer) || layer.kind == LayerKind::kRows || layer.kind == LayerKind::kConv ||
+       layer.kind == LayerKind::kGemm);
   if (has_program) {
     need(!layer.program.empty());
     if (layer.kind == LayerKind::kPointwise) {
@@ -117,7 +124,8 @@ void check_layer(const EnginePlan& plan, const PlanLayer& layer, const std::stri
              element_count(view.dims) == element_count(layer.program.dims));
       for (const PlanView& view : layer.out) need(view.dims.size() == layer.program.dims.size());
     } else {
-      need(layer.in.size() >= 2 && layer.program.results.size() == layer.out.size() &&
+      need(layer.in.size() >= 2 &&
+           layer.program.results.size() + (copies_codes(layer) ? 1 : 0) == layer.out.size() &&
            !layer.program.dims.empty());
       for (std::size_t i = layer.in.size() - 2; i < layer.in.size(); ++i)
         if (layer.in[i].present())
@@ -125,6 +133,8 @@ void check_layer(const EnginePlan& plan, const PlanLayer& layer, const std::stri
       for (std::size_t o = 1; o < layer.out.size(); ++o) need(layer.out[o].dims == layer.program.dims);
       const std::int64_t all = element_count(layer.program.dims);
       const bool reduces = layer.op.rfind("Reduce", 0) == 0;
+      need(!reduces || !copies_codes(layer));
+      if (copies_codes(layer)) need_codes();
       need(reduces ? element_count(y.dims) * std::max<std::int64_t>(layer.program.dims.back(), 1) == all
                    : y.dims == layer.program.dims);
     }
@@ -176,7 +186,10 @@ void check_layer(const EnginePlan& plan, const PlanLayer& layer, const std::stri
     if (has(kNormStats)) need(has(kNormColumns));
     if (has(kResidualStats)) sums(layer.in[kResidualStats], y.dims[2]);
     need(layer.out.size() <= 2);
-    if (layer.out.size() == 2) {
+    if (copies_codes(layer)) {
+      need_codes();
+      need(layer.out[1].strides == y.strides && layer.out[1].offset == y.offset);
+    } else if (layer.out.size() == 2) {
       sums(layer.out[1], y.dims[2]);
       need(is_dense(layer.out[1]));
     }

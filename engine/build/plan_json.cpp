@@ -55,6 +55,10 @@ Json layer_json(const PlanLayer& l) {
   if (!l.op.empty()) json["op"] = l.op;
   if (l.epsilon != 0) json["epsilon"] = json_number(l.epsilon);
   if (l.r_epsilon != 0) json["r_epsilon"] = json_number(l.r_epsilon);
+  if (copies_codes(l)) {
+    json["copy_scale"] = json_number(l.copy_scale);
+    json["copy_zero"] = json_number(l.copy_zero);
+  }
   if (l.nan_zero) json["nan_zero"] = true;
   if (!l.post.empty()) {
     json["post"] = Json::array();
@@ -198,6 +202,11 @@ PlanLayer read_layer(const Json& json, const std::string& what) {
   if (r.has("op")) l.op = r.text("op");
   if (r.has("epsilon")) l.epsilon = r.real("epsilon");
   if (r.has("r_epsilon")) l.r_epsilon = r.real("r_epsilon");
+  if (r.has("copy_scale")) {
+    l.copy_scale = r.real("copy_scale");
+    l.copy_zero = r.real("copy_zero");
+    if (!(l.copy_scale > 0)) r.bad("step of codes");
+  }
   if (r.has("nan_zero")) l.nan_zero = json_bool(json, "nan_zero", what);
   if (r.has("post"))
     for (const Json& s : r.array("post")) l.post.push_back(read_step(s, what));

@@ -160,7 +160,7 @@ class Layer {
         at.back() = c;
         evaluate(at, values);
         x[static_cast<std::size_t>(c)] = values[static_cast<std::size_t>(p.results[0])];
-        for (std::size_t r = 1; r < layer_.out.size(); ++r)
+        for (std::size_t r = 1; r < p.results.size(); ++r)
           store(r, relative(layer_.out[r], at), values[static_cast<std::size_t>(p.results[r])]);
       }
       const std::size_t count = reduce(x, y, gamma, beta);
@@ -176,6 +176,9 @@ class Layer {
       for (std::int64_t c = 0; c < columns; ++c) {
         place_at.back() = c;
         store(0, relative(layer_.out[0], place_at), y[static_cast<std::size_t>(c)]);
+        if (copies_codes(layer_))
+          store(layer_.out.size() - 1, relative(layer_.out.back(), place_at),
+                copy_code(static_cast<double>(y[static_cast<std::size_t>(c)])));
       }
     });
   }
@@ -252,7 +255,7 @@ class Layer {
   }
   // The sums of the rows of a finished product (out 1).
   void store_row_sums() {
-    if (layer_.out.size() < 2) return;
+    if (!leaves_sums(layer_)) return;
     const std::int64_t rows = layer_.out[1].dims[0], pieces = layer_.out[1].dims[1];
     const Floats y = read(layer_.out[0].tensor);
     for (std::int64_t r = 0; r < rows; ++r)
@@ -264,6 +267,10 @@ class Layer {
         store(1, (r * pieces + p) * 2, static_cast<float>(sum));
         store(1, (r * pieces + p) * 2 + 1, static_cast<float>(square));
       }
+  }
+  float copy_code(double v) const {
+    return code_of(v, layer_.copy_scale, layer_.copy_zero,
+                   plan_.tensors[static_cast<std::size_t>(layer_.out.back().tensor)].dtype);
   }
   static float code_of(double v, double scale, double zero, DType type) {
     v /= scale;
@@ -320,7 +327,9 @@ class Layer {
                                                        : w[((m * g.kh + ky) * g.kw + kx) * gc + c]);
               }
             const std::int64_t at = ((n * g.oh + oy) * g.ow + ox) * g.m + m;
-            store(0, at, finish(sum, m, at));
+            const float v = finish(sum, m, at);
+            store(0, at, v);
+            if (copies_codes(layer_)) store(1, at, copy_code(static_cast<double>(v)));
           }
   }
 
@@ -336,7 +345,9 @@ class Layer {
           for (std::int64_t i = 0; i < k; ++i, xi += x.strides[2], wi += w.strides[2])
             sum += static_cast<double>(in_[0][xi]) * static_cast<double>(in_[1][wi]);
           const std::int64_t at = b * y.strides[0] + m * y.strides[1] + n * y.strides[2];
-          store(0, at, finish(sum, n, at, m));
+          const float v = finish(sum, n, at, m);
+          store(0, at, v);
+          if (copies_codes(layer_)) store(1, at, copy_code(static_cast<double>(v)));
         }
     store_row_sums();
   }
@@ -386,6 +397,8 @@ class Layer {
   void pool() {
     const ConvGeometry& g = layer_.conv;
     const bool max = layer_.op == "MaxPool";
+    const DType from = plan_.tensors[static_cast<std::size_t>(layer_.in[0].tensor)].dtype,
+                type = plan_.tensors[static_cast<std::size_t>(layer_.out[0].tensor)].dtype;
     for (std::int64_t n = 0; n < g.n; ++n)
       for (std::int64_t oy = 0; oy < g.oh; ++oy)
         for (std::int64_t ox = 0; ox < g.ow; ++ox)
@@ -403,8 +416,12 @@ class Layer {
                 ++count;
               }
             if (layer_.op == "AveragePool+pads") count = g.kh * g.kw;
+            const double v = max ? most : sum / static_cast<double>(count);
             store(0, ((n * g.oh + oy) * g.ow + ox) * g.c + c,
-                  static_cast<float>(max ? most : sum / static_cast<double>(count)));
+                  bits(type) == 8 && bits(from) != 8
+                      ? code_of(v, static_cast<double>(layer_.epilogue.y_scale),
+                                static_cast<double>(layer_.epilogue.y_zero), type)
+                      : static_cast<float>(v));
           }
   }
 

@@ -59,6 +59,9 @@ PlanLayer Planner::start_layer(LayerKind kind, const Node& node) const {
   layer.kind = kind;
   layer.name = node.name.empty() ? graph_.value(node.out[0]).name : node.name;
   layer.nodes = {layer.name};
+  const auto packed = node.attrs.find("packed");
+  if (packed != node.attrs.end())
+    if (const auto* names = std::get_if<std::vector<std::string>>(&packed->second)) layer.nodes = *names;
   const bool product = kind == LayerKind::kConv || kind == LayerKind::kGemm;
   layer.requested = layer.realized = options_.tf32 && product ? "tf32" : name(options_.precision);
   return layer;

@@ -66,7 +66,12 @@ class Planner {
   PlanView apply_view_node(ValueId value);
   // Dense, of this type, last axis padded with zeros to a multiple of `pad`.
   PlanView dense_operand(ValueId value, DType dtype, const Dims& dims);
-  PlanView copy(const PlanView& from, DType dtype, const std::string& what, std::int64_t pad = 1);
+  PlanView copy(const PlanView& from, DType dtype, const std::string& what, std::int64_t pad = 1,
+                const ProgramStep* step = nullptr);
+  // A value that must be copied anyway, when it is movement of what a quantizer gives and nobody has asked
+  // for that yet: the same movement of what the quantizer reads, and its step. Else the value and no step
+  // ("").
+  PlanView view_before_quantizer(ValueId value, ProgramStep& step);
   bool is_view_node(const Node& node, std::string& why) const;
 
   // planner_regions.cpp
@@ -99,6 +104,9 @@ class Planner {
   // were.
   bool absorb_quantizers(ValueId value, const PlanView& view, std::int64_t columns, Codes& codes,
                          bool mixed = false);
+  // Quantizers that read `value` beside others, all of one step: the layer leaves its result in their codes
+  // too.
+  bool copied_quantizers(ValueId value, const PlanView& view, Codes& codes);
   void place_codes(const Codes& codes, int tensor);
   bool is_attention_operand(ValueId value) const;
 

@@ -187,11 +187,22 @@ void Planner::finish_linear(const Node& node, PlanLayer& layer, std::int64_t col
                                                              among.inverse.size() * sizeof(float))));
     place_codes(among, target);
   }
+  Codes beside;
+  if (!writes_codes && !holds_codes && bits(out_type) != 8 && options_.integer &&
+      copied_quantizers(out, whole_out, beside)) {
+    PlanView copied = whole(plan_, add_tensor(graph_.value(out).name + "_codes", beside.type, sizes(out)));
+    place_codes(beside, copied.tensor);
+    view_reshape(copied, dims);
+    layer.out = {{}, copied};
+    layer.copy_scale = beside.scale;
+    layer.copy_zero = beside.zero;
+  }
   PlanView view = whole(plan_, target);
   if (!writes_codes) placed_[out] = view;
   const bool fits = view_reshape(view, dims);
   PARE_ASSERT(fits);
-  layer.out = {view};
+  if (layer.out.empty()) layer.out.resize(1);
+  layer.out[0] = view;
   plan_.layers.push_back(std::move(layer));
 }
 
@@ -200,30 +211,34 @@ bool Planner::emit_patches(NodeId id, PlanLayer& layer, const Tensor& w, DType t
   const Node node = graph_.node(id);
   ConvGeometry& g = layer.conv;
   if (g.group != 1 || g.dh != 1 || g.dw != 1 || g.c > 4) return false;
-  PlanView view = view_of(node.in[0]);
+  const bool patches = g.kh == g.sh && g.kw == g.sw && g.top == 0 && g.left == 0 && g.h == g.oh * g.kh &&
+                       g.w == g.ow * g.kw && g.kh * g.kw * g.c % 16 == 0,
+             deeper = g.sh == 2 && g.sw == 2 && g.h % 2 == 0 && g.w % 2 == 0 && g.kh > 1 && g.kw > 1;
+  if (!patches && !deeper) return false;
+  ProgramStep step;
+  PlanView view = view_before_quantizer(node.in[0], step);
   const auto blocks = [&](std::int64_t by_y, std::int64_t by_x) {
     const bool fits = view_reshape(view, {g.n, g.h / by_y, by_y, g.w / by_x, by_x, g.c});
     if (fits) view_transpose(view, {0, 1, 3, 2, 4, 5});
     return fits;
   };
-  if (g.kh == g.sh && g.kw == g.sw && g.top == 0 && g.left == 0 && g.h == g.oh * g.kh && g.w == g.ow * g.kw &&
-      g.kh * g.kw * g.c % 16 == 0) {
+  if (patches) {
     if (!blocks(g.kh, g.kw)) return false;
     view_transpose(view, {0, 1, 2, 5, 3, 4});  // channels outside: rows of the window are rows of the image
-    const PlanView patches = copy(view, type, graph_.value(node.in[0]).name + "_patches");
+    const PlanView whole_patches = copy(view, type, graph_.value(node.in[0]).name + "_patches", 1, &step);
     layer.kind = LayerKind::kGemm;
     const std::int64_t k = g.kh * g.kw * g.c;
     Tensor packed = w.reshaped({g.m, k});
-    layer.in = {PlanView{patches.tensor, {1, g.rows(), k}, {0, k, 1}, 0}, {}};
+    layer.in = {PlanView{whole_patches.tensor, {1, g.rows(), k}, {0, k, 1}, 0}, {}};
     PlanView weights = whole(plan_, weight(graph_.value(node.in[1]).name, std::move(packed)));
     view_reshape(weights, {1, g.m, k});
     layer.in[1] = weights;
     g = ConvGeometry{};
     return true;
   }
-  if (g.sh == 2 && g.sw == 2 && g.h % 2 == 0 && g.w % 2 == 0 && g.kh > 1 && g.kw > 1) {
+  if (deeper) {
     if (!blocks(2, 2)) return false;
-    const PlanView deep = copy(view, type, graph_.value(node.in[0]).name + "_deep", 4);
+    const PlanView deep = copy(view, type, graph_.value(node.in[0]).name + "_deep", 4, &step);
     const std::int64_t top = (g.top + 1) / 2, left = (g.left + 1) / 2;
     Tensor packed = pack_by_two(w, 2 * top - g.top, 2 * left - g.left);
     g.h /= 2, g.w /= 2, g.c = 16;
@@ -264,7 +279,9 @@ void Planner::emit_conv(NodeId id) {
     std::int64_t padded = g.group_c();
     if (g.group == 1 && g.c % step != 0) {
       padded = (g.c + step - 1) / step * step;
-      in = copy(view_of(node.in[0]), type, graph_.value(node.in[0]).name, step);
+      ProgramStep quantizer;
+      const PlanView view = view_before_quantizer(node.in[0], quantizer);
+      in = copy(view, type, graph_.value(node.in[0]).name, step, &quantizer);
       g.c = padded;
     } else {
       in = dense_operand(node.in[0], type, x);

@@ -47,6 +47,9 @@ void put_packed(Graph& graph, const std::vector<NodeId>& group, const std::vecto
   result.shape.dims.back() = Dim::of(total);
   const ValueId value = graph.add_value(std::move(result));
   packed.out = {value};
+  std::vector<std::string> names;
+  for (const NodeId id : group) names.push_back(graph.node(id).name);
+  packed.attrs["packed"] = std::move(names);
   graph.insert_before(group[0], std::move(packed));
   slice_again(graph, group, widths, value, last);
 }

@@ -141,6 +141,41 @@ bool Planner::absorb_quantizers(ValueId value, const PlanView& view, std::int64_
   return std::all_of(codes.inverse.begin(), codes.inverse.end(), [](float f) { return f != 0; });
 }
 
+bool Planner::copied_quantizers(ValueId value, const PlanView& view, Codes& codes) {
+  std::vector<std::pair<ValueId, PlanView>> open = {{value, view}};
+  int seen = 0;
+  while (!open.empty()) {
+    const auto state = open.back();
+    open.pop_back();
+    const std::vector<Use> users(graph_.users(state.first).begin(), graph_.users(state.first).end());
+    for (const Use& use : users) {
+      if (++seen > kMostNodes) return false;
+      const Node& node = graph_.node(use.node);
+      if (use.slot != 0) continue;
+      if (class_of(use.node) == NodeClass::kView && node.out.size() == 1 && !node.is("Expand")) {
+        PlanView next = state.second;
+        if (view_node(node, next)) open.emplace_back(node.out[0], std::move(next));
+        continue;
+      }
+      ProgramStep step;
+      std::string why;
+      if (class_of(use.node) != NodeClass::kPointwise || !node.is("QuantizeLinear") ||
+          post_[static_cast<std::size_t>(use.node)] ||
+          region_[static_cast<std::size_t>(use.node)] != use.node || !step_of_node(graph_, node, step, why))
+        continue;
+      const auto type = static_cast<DType>(static_cast<int>(step.z));
+      if (codes.type == DType::kUndefined) {
+        codes.type = type;
+        codes.scale = step.x;
+        codes.zero = step.y;
+      }
+      if (codes.type == type && codes.scale == step.x && codes.zero == step.y)
+        codes.placed.emplace_back(node.out[0], state.second);
+    }
+  }
+  return !codes.placed.empty();
+}
+
 void Planner::place_codes(const Codes& codes, int tensor_id) {
   for (const auto& entry : codes.placed) {
     const ValueId value = entry.first;

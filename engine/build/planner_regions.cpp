@@ -245,6 +245,15 @@ void Planner::emit_region(NodeId root) {
     placed_[extra] = whole(plan_, tensor_for(extra, sizes(extra)));
     layer.out.push_back(placed_[extra]);
   }
+  Codes beside;
+  if (rows && layer.op.rfind("Reduce", 0) != 0 && options_.integer && bits(tensor(target).dtype) != 8 &&
+      copied_quantizers(result, whole(plan_, target), beside)) {
+    const int copied = add_tensor(graph_.value(result).name + "_codes", beside.type, dims);
+    place_codes(beside, copied);
+    layer.out.push_back(whole(plan_, copied));
+    layer.copy_scale = beside.scale;
+    layer.copy_zero = beside.zero;
+  }
   plan_.layers.push_back(std::move(layer));
 }
 
@@ -272,8 +281,20 @@ void Planner::emit_pool(NodeId id) {
       layer.op = "AveragePool+pads";
   }
   layer.in = {dense_operand(node.in[0], storage(node.in[0]), x)};
-  placed_[node.out[0]] = whole(plan_, tensor_for(node.out[0], y));
-  layer.out = {placed_[node.out[0]]};
+  Codes codes;
+  PlanView all;
+  all.dims = y;
+  all.strides = dense_strides(y);
+  if (bits(tensor(layer.in[0].tensor).dtype) != 8 && absorb_quantizers(node.out[0], all, 0, codes)) {
+    const int target = add_tensor(graph_.value(node.out[0]).name + "_codes", codes.type, y);
+    layer.epilogue.y_scale = static_cast<float>(codes.scale);
+    layer.epilogue.y_zero = static_cast<float>(codes.zero);
+    layer.out = {whole(plan_, target)};
+    place_codes(codes, target);
+  } else {
+    placed_[node.out[0]] = whole(plan_, tensor_for(node.out[0], y));
+    layer.out = {placed_[node.out[0]]};
+  }
   plan_.layers.push_back(std::move(layer));
 }
 

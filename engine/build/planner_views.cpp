@@ -141,7 +141,36 @@ PlanView Planner::view_of(ValueId value) {
   return made->second;
 }
 
-PlanView Planner::copy(const PlanView& from, DType dtype, const std::string& what, std::int64_t pad) {
+PlanView Planner::view_before_quantizer(ValueId value, ProgramStep& step) {
+  std::vector<NodeId> movement;
+  ValueId at = value;
+  while (placed_.find(at) == placed_.end() && graph_.only_user(at) != NodeId::kNone) {
+    const NodeId id = graph_.producer(at);
+    if (id == NodeId::kNone) break;
+    const Node& node = graph_.node(id);
+    std::string why;
+    if (class_of(id) == NodeClass::kView && node.out.size() == 1 && !node.is("Split")) {
+      movement.push_back(id);
+      at = node.in[0];
+      continue;
+    }
+    if (class_of(id) != NodeClass::kPointwise || !node.is("QuantizeLinear") || emitted_.count(id) != 0 ||
+        region_[static_cast<std::size_t>(id)] != id || !step_of_node(graph_, node, step, why))
+      break;
+    PlanView view = view_of(node.in[0]);
+    for (auto it = movement.rbegin(); it != movement.rend(); ++it)
+      if (!view_node(graph_.node(*it), view)) {
+        step = {};
+        return view_of(value);
+      }
+    return view;
+  }
+  step = {};
+  return view_of(value);
+}
+
+PlanView Planner::copy(const PlanView& from, DType dtype, const std::string& what, std::int64_t pad,
+                       const ProgramStep* step) {
   PlanLayer layer;
   layer.kind = LayerKind::kPointwise;
   layer.name = "copy " + what;
@@ -160,6 +189,11 @@ PlanView Planner::copy(const PlanView& from, DType dtype, const std::string& wha
   }
   layer.program.dims = dims;
   layer.program.results = {at};
+  if (step != nullptr && !step->op.empty()) {
+    layer.program.steps.push_back(*step);
+    layer.program.steps.back().args = {at};
+    layer.program.results = {at + 1};
+  }
   const int target = add_tensor(what + "_copy", dtype, dims);
   layer.out = {whole(plan_, target)};
   plan_.layers.push_back(std::move(layer));

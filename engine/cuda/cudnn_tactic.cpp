@@ -441,7 +441,7 @@ std::vector<std::unique_ptr<Tactic>> cudnn_tactics(const EnginePlan& plan, const
     return refuse("neither a convolution nor a product");
   if (layer.kind == LayerKind::kConv && g.group != 1)
     return refuse("groups: their weights are packed for another kernel");
-  if (layer.out.size() > 1 || normalizes(layer)) return refuse("rows that are normalized");
+  if (layer.out.size() > 1 || normalizes(layer)) return refuse("rows that are normalized, or two outputs");
   for (const PlanView* view : {&layer.in[0], &layer.in[1], &layer.in[3], &layer.out[0]})
     if (view->present() && (type_of(plan, *view) == DType::kE4M3FN || type_of(plan, *view) == DType::kU8))
       return refuse("E4M3 (slower than float16 in its convolutions) and uint8 are left to other kernels");

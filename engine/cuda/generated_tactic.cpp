@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "engine/base/error.h"
 #include "engine/cuda/tactic.h"
 
 namespace pare::cuda {
@@ -12,6 +15,14 @@ class Generated final : public Tactic {
       PARE_CU(cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                  source_.shared_bytes));
     source_.code.clear();
+    if (source_.walks && source_.cluster > 1) {
+      // Multiprocessors come in groups that clusters cannot straddle.
+      CUlaunchConfig config = launch_config(nullptr);
+      int clusters = 0;
+      PARE_CU(cuOccupancyMaxActiveClusters(&clusters, function_, &config));
+      if (clusters == 0) fail(ErrorCode::kDevice, "no cluster of {} blocks fits", source_.cluster);
+      source_.grid[0] = std::min<std::int64_t>(source_.grid[0], clusters * std::int64_t{source_.cluster});
+    }
   }
   ~Generated() override {
     if (module_ != nullptr) driver().cuModuleUnload(module_);
@@ -41,6 +52,14 @@ class Generated final : public Tactic {
     CUlaunchAttribute overlap{};
     overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     overlap.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config = launch_config(stream);
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+    PARE_CU(cuLaunchKernelEx(&config, function_, arguments.data(), nullptr));
+  }
+
+ private:
+  CUlaunchConfig launch_config(CUstream stream) const {
     CUlaunchConfig config{};
     config.gridDimX = static_cast<unsigned>(source_.grid[0]);
     config.gridDimY = static_cast<unsigned>(source_.grid[1]);
@@ -49,12 +68,8 @@ class Generated final : public Tactic {
     config.blockDimY = config.blockDimZ = 1;
     config.sharedMemBytes = static_cast<unsigned>(source_.shared_bytes);
     config.hStream = stream;
-    config.attrs = &overlap;
-    config.numAttrs = 1;
-    PARE_CU(cuLaunchKernelEx(&config, function_, arguments.data(), nullptr));
+    return config;
   }
-
- private:
   void encode_maps(const Operands& at) {
     maps_.resize(source_.maps.size());
     for (std::size_t i = 0; i < maps_.size(); ++i) {
@@ -62,15 +77,25 @@ class Generated final : public Tactic {
       const CUtensorMapDataType type = m.type == DType::kF16    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                        : m.type == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                                                 : CU_TENSOR_MAP_DATA_TYPE_UINT8;
-      cuuint64_t dims[3], strides[2];
-      cuuint32_t box[3], steps[3] = {1, 1, 1};
-      for (int d = 0; d < 3; ++d) dims[d] = static_cast<cuuint64_t>(m.dims[d]);
+      cuuint64_t dims[4], strides[3];
+      cuuint32_t box[3], steps[4] = {1, 1, 1, 1};
+      for (int d = 0; d < 4; ++d) dims[d] = static_cast<cuuint64_t>(m.dims[d]);
       for (int d = 0; d < 3; ++d) box[d] = static_cast<cuuint32_t>(m.box[d]);
-      for (int d = 0; d < 2; ++d) strides[d] = static_cast<cuuint64_t>(m.strides[d]);
-      PARE_CU(cuTensorMapEncodeTiled(
-          &maps_[i], type, 3, reinterpret_cast<void*>(at.in[static_cast<std::size_t>(m.slot)]), dims, strides,
-          box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-          CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+      for (int d = 0; d < 3; ++d) strides[d] = static_cast<cuuint64_t>(m.strides[d]);
+      const CUtensorMapSwizzle swizzle =
+          m.bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B;
+      if (m.pixels) {
+        steps[1] = static_cast<cuuint32_t>(m.step[0]), steps[2] = static_cast<cuuint32_t>(m.step[1]);
+        PARE_CU(cuTensorMapEncodeIm2col(
+            &maps_[i], type, 4, reinterpret_cast<void*>(at.in[static_cast<std::size_t>(m.slot)]), dims,
+            strides, m.lower, m.upper, box[0], box[1], steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+        continue;
+      }
+      PARE_CU(cuTensorMapEncodeTiled(&maps_[i], type, 3,
+                                     reinterpret_cast<void*>(at.in[static_cast<std::size_t>(m.slot)]), dims,
+                                     strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
     }
   }
   std::vector<CUtensorMap> maps_;

@@ -5,7 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/build/program.h"
-#include "engine/cuda/kernel_source.h"
+#include "engine/cuda/attention_code.h"
 #include "engine/cuda/program_code.h"
 
 namespace pare::cuda {
@@ -288,16 +288,85 @@ ProgramStep scaled(ProgramStep step) {
 
 }  // namespace
 
-std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLayer& layer,
-                                            std::string& why_not) {
-  const PlanView &q = layer.in[0], &k = layer.in[1], &v = layer.in[2], &mask = layer.in[3], &y = layer.out[0];
-  const std::int64_t d = q.dims[3], e = v.dims[3], keys = k.dims[2], s = q.dims[2];
-  const std::int64_t dp = (d + 15) / 16 * 16, ep = (e + 15) / 16 * 16;
+AttentionCode attention_code(const EnginePlan& plan, const PlanLayer& layer) {
+  const PlanView &q = layer.in[0], &k = layer.in[1], &v = layer.in[2], &y = layer.out[0];
+  const std::int64_t d = q.dims[3], e = v.dims[3];
   const DType out = type_of(plan, y);
+  AttentionCode code;
   // Codes become 16 bit numbers, exactly; what is 16 bits wide already decides which.
   bool brain = plan.precision == name(DType::kBF16);
   for (const PlanView* view : {&q, &k, &v}) brain = brain || type_of(plan, *view) == DType::kBF16;
-  const DType type = brain ? DType::kBF16 : DType::kF16;
+  code.type = brain ? DType::kBF16 : DType::kF16;
+  const Epilogue& end = layer.epilogue;
+  code.finish = "__device__ __forceinline__ float finish_(float v) { return ";
+  if (out == DType::kI8 || out == DType::kU8)
+    code.finish +=
+        fmt::format("clip_(rintf(v * {}) + {}, {}, {})", number(1 / static_cast<double>(end.y_scale)),
+                    number(static_cast<double>(end.y_zero)), number(code_low(out)), number(code_high(out)));
+  else
+    code.finish += bits(out) == 8 ? fmt::format("v * {}", number(1 / static_cast<double>(end.y_scale))) : "v";
+  code.finish += "; }\n";
+  // E4M3 in pairs: rounded and made 16 bit numbers again by two instructions.
+  const bool pairs_of_codes = !brain && layer.post.size() == 1 && layer.post[0].op == "Quantize" &&
+                              static_cast<DType>(static_cast<int>(layer.post[0].z)) == DType::kE4M3FN;
+  std::string post;
+  for (const ProgramStep& step : layer.post)
+    post += pairs_of_codes ? fmt::format("    p *= {};\n", number(1 / step.x))
+            : step.op == "Quantize"
+                ? fmt::format("    p = {};\n",
+                              step_expression(scaled(step), {fmt::format("(p * {})", number(1 / step.x))}))
+                : "    p = " + step_expression(step, {"p"}) + ";\n";
+  const auto n = [](std::int64_t i) { return std::to_string(i); };
+  code.words = {{"T", brain ? "bf16" : "f16"},
+                {"W", brain ? "BF16" : "F16"},
+                {"D", n(d)},
+                {"DP", n((d + 15) / 16 * 16)},
+                {"E", n(e)},
+                {"EP", n((e + 15) / 16 * 16)},
+                {"S", n(q.dims[2])},
+                {"KEYS", n(k.dims[2])},
+                {"SCALE", number(static_cast<double>(end.alpha))},
+                {"R_SCALE", number(static_cast<double>(end.r_scale))},
+                {"SHARE", n(q.dims[1] / k.dims[1])},
+                {"QB", n(q.strides[0])},
+                {"QH", n(q.strides[1])},
+                {"QS", n(q.strides[2])},
+                {"KB", n(k.strides[0])},
+                {"KH", n(k.strides[1])},
+                {"KT", n(k.strides[2])},
+                {"VB", n(v.strides[0])},
+                {"VH", n(v.strides[1])},
+                {"VT", n(v.strides[2])},
+                {"YB", n(y.strides[0])},
+                {"YH", n(y.strides[1])},
+                {"YS", n(y.strides[2])},
+                {"NAN_ZERO", layer.nan_zero ? "true" : "false"},
+                {"EXACT", layer.post.empty() ? "false" : "true"},
+                {"POST", post},
+                {"PACK", pairs_of_codes ? "pack_codes_" : "pack_"},
+                {"EIGHT", brain ? "" : kEightCodes},
+                {"OUT", bits(out) == 8 ? "finish_" : ""}};
+  return code;
+}
+
+std::string attention_mask_code(const PlanLayer& layer, const char* query, const char* factor) {
+  const PlanView& mask = layer.in[3];
+  if (!mask.present()) return "";
+  return fmt::format(
+      "        if ({0} < {1} && key < {2}) f += get_(in3[b * {3} + h * {4} + (i64)({0}) * {5} + (i64)key * "
+      "{6}]){7};\n",
+      query, mask.dims[2], mask.dims[3], mask.strides[0], mask.strides[1], mask.strides[2], mask.strides[3],
+      factor);
+}
+
+std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLayer& layer,
+                                            std::string& why_not) {
+  const PlanView &q = layer.in[0], &k = layer.in[1], &v = layer.in[2], &y = layer.out[0];
+  const std::int64_t d = q.dims[3], e = v.dims[3], keys = k.dims[2], s = q.dims[2];
+  const std::int64_t dp = (d + 15) / 16 * 16, ep = (e + 15) / 16 * 16;
+  const DType out = type_of(plan, y);
+  const AttentionCode text = attention_code(plan, layer);
+  const DType type = text.type;
   if (q.strides[3] != 1 || k.strides[3] != 1 || v.strides[3] != 1 || y.strides[3] != 1) {
     why_not = "an operand is not contiguous along its last axis";
     return {};
@@ -306,67 +375,13 @@ std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLa
     why_not = "more than 65535 heads or samples";
     return {};
   }
-  std::string finish = "__device__ __forceinline__ float finish_(float v) { return ", post;
-  const Epilogue& end = layer.epilogue;
-  if (out == DType::kI8 || out == DType::kU8)
-    finish +=
-        fmt::format("clip_(rintf(v * {}) + {}, {}, {})", number(1 / static_cast<double>(end.y_scale)),
-                    number(static_cast<double>(end.y_zero)), number(code_low(out)), number(code_high(out)));
-  else
-    finish += bits(out) == 8 ? fmt::format("v * {}", number(1 / static_cast<double>(end.y_scale))) : "v";
-  finish += "; }\n";
-  // E4M3 in pairs: rounded and made 16 bit numbers again by two instructions.
-  const bool pairs_of_codes = !brain && layer.post.size() == 1 && layer.post[0].op == "Quantize" &&
-                              static_cast<DType>(static_cast<int>(layer.post[0].z)) == DType::kE4M3FN;
-  for (const ProgramStep& step : layer.post)
-    post += pairs_of_codes ? fmt::format("    p *= {};\n", number(1 / step.x))
-            : step.op == "Quantize"
-                ? fmt::format("    p = {};\n",
-                              step_expression(scaled(step), {fmt::format("(p * {})", number(1 / step.x))}))
-                : "    p = " + step_expression(step, {"p"}) + ";\n";
   const auto words = [&](const std::string& params, const std::string& mask_at) {
-    const auto n = [](std::int64_t i) { return std::to_string(i); };
-    return std::vector<std::pair<std::string, std::string>>{
-        {"PARAMS", params},
-        {"T", brain ? "bf16" : "f16"},
-        {"W", brain ? "BF16" : "F16"},
-        {"D", n(d)},
-        {"DP", n(dp)},
-        {"E", n(e)},
-        {"EP", n(ep)},
-        {"S", n(s)},
-        {"KEYS", n(keys)},
-        {"SCALE", number(static_cast<double>(end.alpha))},
-        {"R_SCALE", number(static_cast<double>(end.r_scale))},
-        {"SHARE", n(q.dims[1] / k.dims[1])},
-        {"QB", n(q.strides[0])},
-        {"QH", n(q.strides[1])},
-        {"QS", n(q.strides[2])},
-        {"KB", n(k.strides[0])},
-        {"KH", n(k.strides[1])},
-        {"KT", n(k.strides[2])},
-        {"VB", n(v.strides[0])},
-        {"VH", n(v.strides[1])},
-        {"VT", n(v.strides[2])},
-        {"YB", n(y.strides[0])},
-        {"YH", n(y.strides[1])},
-        {"YS", n(y.strides[2])},
-        {"NAN_ZERO", layer.nan_zero ? "true" : "false"},
-        {"EXACT", layer.post.empty() ? "false" : "true"},
-        {"POST", post},
-        {"PACK", pairs_of_codes ? "pack_codes_" : "pack_"},
-        {"EIGHT", brain ? "" : kEightCodes},
-        {"OUT", bits(out) == 8 ? "finish_" : ""},
-        {"MASK", mask_at}};
+    auto list = text.words;
+    list.emplace_back("PARAMS", params);
+    list.emplace_back("MASK", mask_at);
+    return list;
   };
-  const auto mask_code = [&](const char* query, const char* factor) {
-    if (!mask.present()) return std::string();
-    return fmt::format(
-        "        if ({0} < {1} && key < {2}) f += get_(in3[b * {3} + h * {4} + (i64)({0}) * {5} + (i64)key * "
-        "{6}]){7};\n",
-        query, s, keys, mask.strides[0], mask.strides[1], mask.strides[2], mask.strides[3], factor);
-  };
-  std::vector<KernelSource> sources;
+  std::vector<KernelSource> sources = attention_rows_kernels(plan, layer);
   const auto aligned = [&](const PlanView& view) {
     const DType t = type_of(plan, view);
     const bool known = t == type || t == DType::kI8 || t == DType::kE4M3FN;
@@ -408,7 +423,8 @@ std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLa
         }
     std::stable_sort(shapes.begin(), shapes.end(),
                      [](const Shape& a, const Shape& b) { return a.cost < b.cost; });
-    if (shapes.size() > 7) shapes.resize(7);
+    const std::size_t most = sources.empty() ? 7 : 2;  // all scores at once is faster where it can be
+    if (shapes.size() > most) shapes.resize(most);
     for (const Shape& shape : shapes) {
       KernelSource source;
       source.tactic =
@@ -418,13 +434,14 @@ std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLa
       source.grid[1] = q.dims[1];
       source.grid[2] = q.dims[0];
       source.shared_bytes = static_cast<int>(shape.bytes);
-      auto w = words(parameters(plan, layer, source), mask_code("row + t * 16 + (e >> 1) * 8", " * kLog2e"));
+      auto w = words(parameters(plan, layer, source),
+                     attention_mask_code(layer, "row + t * 16 + (e >> 1) * 8", " * kLog2e"));
       w.emplace_back("WARPS", std::to_string(shape.warps));
       w.emplace_back("QT", std::to_string(shape.tiles));
       w.emplace_back("THREADS", std::to_string(shape.warps * 32));
       w.emplace_back("BK", std::to_string(shape.keys));
       w.emplace_back("RESIDENT", shape.resident ? "true" : "false");
-      source.code = finish + fill(kText, w);
+      source.code = text.finish + fill(kText, w);
       sources.push_back(std::move(source));
     }
   } else {
@@ -439,12 +456,12 @@ std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLa
     source.grid[1] = q.dims[1];
     source.grid[2] = q.dims[0];
     source.shared_bytes = static_cast<int>(keys * 4);
-    auto w = words(parameters(plan, layer, source), mask_code("s", ""));
+    auto w = words(parameters(plan, layer, source), attention_mask_code(layer, "s", ""));
     std::string slow;
     for (const ProgramStep& step : layer.post) slow += "    p = " + step_expression(step, {"p"}) + ";\n";
-    for (auto& [key, text] : w)
-      if (key == "POST") text = slow;
-    source.code = finish + fill(kPlain, w);
+    for (auto& [key, value] : w)
+      if (key == "POST") value = slow;
+    source.code = text.finish + fill(kPlain, w);
     sources.push_back(std::move(source));
   }
   return sources;

@@ -11,6 +11,7 @@
 
 #include "engine/base/error.h"
 #include "engine/cuda/linear_code.h"
+#include "engine/cuda/wgmma_code.h"
 
 namespace pare::cuda {
 namespace {
@@ -333,7 +334,7 @@ std::vector<KernelSource> mma_kernels(const EnginePlan& plan, const PlanLayer& l
     if (t.m > 2 * u.s.m && t.m > 16) continue;
     if (t.n > 2 * u.s.n && t.n > 64) continue;
     if (t.k_bytes / u.chunk > 32 * t.warps_m * t.warps_n) continue;
-    if (t.n % u.width != 0 || (layer.out.size() > 1 && t.n % 32 != 0)) continue;
+    if (t.n % u.width != 0 || (leaves_sums(layer) && t.n % 32 != 0)) continue;
     const double tiles = static_cast<double>((u.s.m + t.m - 1) / t.m) *
                          static_cast<double>((u.s.n + t.n - 1) / t.n) * static_cast<double>(u.s.batch);
     const double steps = static_cast<double>((u.s.k * es + t.k_bytes - 1) / t.k_bytes) * t.k_bytes / 64;
@@ -349,9 +350,12 @@ std::vector<KernelSource> mma_kernels(const EnginePlan& plan, const PlanLayer& l
   if (choices.empty()) return refuse("no tile fits");
   std::stable_sort(choices.begin(), choices.end(),
                    [](const Choice& a, const Choice& b) { return a.cost < b.cost; });
+  // wgmma was faster wherever it could do a layer at all: two are kept for the comparison.
+  WgmmaSetup other;
+  const std::size_t most = wgmma_setup(plan, layer, other).empty() ? 2 : 6;
   std::vector<KernelSource> sources;
   for (const Choice& c : choices) {
-    if (sources.size() == 6) break;
+    if (sources.size() == most) break;
     sources.push_back(mma_kernel(plan, layer, u, *c.tile, c.splits));
   }
   return sources;

@@ -3,6 +3,10 @@
 // busy. A third warpgroup fetches operands for both into one ring of stages, in the order of the tiles.
 //
 // Finishing happens where the sums lie, in registers (linear_code.h).
+//
+// A tile of 128x192 alone reads 53 bytes a cycle where L2 gives about 25 to each multiprocessor (5.5 TB/s in
+// all): blocks of a cluster of CM x CN tiles each fetch a part of what their row or column of tiles shares,
+// for all of it (multicast). A stage is free when every block that got a part of it from here has used it.
 #include <algorithm>
 
 #include "engine/base/error.h"
@@ -12,12 +16,14 @@ namespace pare::cuda {
 namespace {
 
 const char* kText = R"CUDA(
-extern "C" __global__ void __launch_bounds__(384, 1) kernel(const __grid_constant__ Map map_x, const __grid_constant__ Map map_w, $PARAMS$) {
+extern "C" __global__ void $SHAPE$ __launch_bounds__(384, 1) kernel(const __grid_constant__ Map map_x, const __grid_constant__ Map map_w, $PARAMS$) {
   extern __shared__ __align__(1024) u8 raw_memory[];
   __shared__ __align__(8) u64 barriers[2 * $STAGES$];
-  constexpr int MI = $MI$, BM = 64 * MI, BN = $BN$, ES = $ES$, STAGES = $STAGES$, STAGE = (BM + BN) * 128;
+  constexpr int MI = $MI$, BM = 64 * MI, BN = $BN$, ES = $ES$, STAGES = $STAGES$, KB = $KB$, STAGE = (BM + BN) * KB;
   constexpr i64 M = $M$, N = $N$, K = $K$;
-  constexpr int TILES_M = $TILES_M$, TILES_N = $TILES_N$, TILES = TILES_M * TILES_N, STEPS = (int)((K * ES + 127) / 128), KS = 128 / ES;
+  constexpr int CM = $CM$, CN = $CN$, CLUSTER = CM * CN;
+  // In units of a cluster's tiles.
+  constexpr int TILES_M = $TILES_M$, TILES_N = $TILES_N$, TILES = TILES_M * TILES_N, STEPS = $STEPS$, KS = KB / ES;
 #define FIRST_ROW 0
 #define STAT_ROW(name) name[group][r]
 $SHARED$
@@ -27,40 +33,59 @@ $SHARED$
   if (tid == 0) {
     for (int s = 0; s < STAGES; ++s) {
       barrier_(full + 8 * s, 1);
-      barrier_(empty + 8 * s, 1);
+      barrier_(empty + 8 * s, CM + CN - 1);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
-  __syncthreads();
+  if (CLUSTER > 1)
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  else
+    __syncthreads();
+  const int rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0, rm = rank % CM, rn = rank / CM;
+  const int begin = blockIdx.x / CLUSTER, stride = gridDim.x / CLUSTER;
   auto place = [&](int tile, int& m0, int& n0) {
     constexpr int GROUP = 8, wide = GROUP * TILES_N;
     const int first = tile / wide * GROUP, high = TILES_M - first < GROUP ? TILES_M - first : GROUP;
-    m0 = (first + tile % wide % high) * BM;
-    n0 = tile % wide / high * BN;
+    m0 = ((first + tile % wide % high) * CM + rm) * BM;
+    n0 = (tile % wide / high * CN + rn) * BN;
+  };
+  // Blocks that share this one's rows or columns, itself first.
+  auto free_stage = [&](int at) {
+    if ((tid & 127) < CM + CN - 1) {
+      const int t = tid & 127, m = t < CM ? (rm + t) % CM : rm, n = t < CM ? rn : (rn + t - CM + 1) % CN;
+      arrive_(empty + 8 * (at % STAGES), n * CM + m);
+    }
   };
   if (group == 2) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (tid == 256) {
       await_(eager);
       int at = 0;
-      for (int tile = blockIdx.x; tile < TILES; tile += gridDim.x) {
+      constexpr u32 ROW_MATES = CN == 1 ? 1u : 1u | 1u << CM, COLUMN_MATES = (1u << CM) - 1;
+      for (int tile = begin; tile < TILES; tile += stride) {
         int m0, n0;
         place(tile, m0, n0);
+        $ROWS$
         for (int step = 0; step < STEPS; ++step, ++at) {
           const int s = at % STAGES;
           if (at >= STAGES) pass_(empty + 8 * s, (at / STAGES - 1) & 1);
           expect_(full + 8 * s, STAGE);
-          fetch_(base + s * STAGE, &map_x, full + 8 * s, step * KS, m0, 0);
-          fetch_(base + s * STAGE + BM * 128, &map_w, full + 8 * s, step * KS, n0, 0);
+          const u32 a = base + s * STAGE + rn * (BM / CN * KB), b = base + s * STAGE + BM * KB + rm * (BN / CM * KB);
+          $FETCH$
+          if (CM == 1)
+            fetch_(b, &map_w, full + 8 * s, step * KS, n0, 0);
+          else
+            fetch_for_all_(b, &map_w, full + 8 * s, step * KS, n0 + rm * (BN / CM), 0, COLUMN_MATES << rn * CM);
         }
       }
     }
+    __syncwarp();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     await_(eager);
     for (int turn = group;; turn += 2) {
-      const int tile = blockIdx.x + turn * gridDim.x;
+      const int tile = begin + turn * stride;
       if (tile >= TILES) break;
       int m0, n0;
       place(tile, m0, n0);
@@ -72,41 +97,46 @@ $SHARED$
       int at = turn * STEPS;
       // A barrier tells one use of a stage from the next, not from the one after: the other group's tile comes first.
       if (turn > 0) asm volatile("bar.sync %0, 256;" ::"r"(2 + group) : "memory");
+$COLUMNS$
       for (int step = 0; step < STEPS; ++step, ++at) {
         const int s = at % STAGES;
         pass_(full + 8 * s, (at / STAGES) & 1);
-        const u64 a = describe_(base + s * STAGE), b = describe_(base + s * STAGE + BM * 128);
+        const u64 a = describe_(base + s * STAGE), b = describe_(base + s * STAGE + BM * KB);
 #pragma unroll
         for (int i = 0; i < MI; ++i)
 #pragma unroll
           for (int j = 0; j < $NR$; ++j) asm volatile("" : "+$R$"(sum[i][j])::"memory");
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-        for (int part = 0; part < 4; ++part)
+        for (int part = 0; part < KB / 32; ++part)
 #pragma unroll
-          for (int i = 0; i < MI; ++i) wgmma_(sum[i], a + i * 512 + part * 2, b + part * 2, 1);
+          for (int i = 0; i < MI; ++i) wgmma_(sum[i], a + i * (KB * 4) + part * 2, b + part * 2, 1);
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-        if (step > 0 && (tid & 127) == 0) arrive_(empty + 8 * ((at - 1) % STAGES), 0);
+        if (step > 0) free_stage(at - 1);
       }
-      if (tile + (int)gridDim.x < TILES) asm volatile("bar.arrive %0, 256;" ::"r"(3 - group) : "memory");
+      if (tile + stride < TILES) asm volatile("bar.arrive %0, 256;" ::"r"(3 - group) : "memory");
       asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
       for (int i = 0; i < MI; ++i)
 #pragma unroll
         for (int j = 0; j < $NR$; ++j) asm volatile("" : "+$R$"(sum[i][j])::"memory");
-      if ((tid & 127) == 0) arrive_(empty + 8 * ((at - 1) % STAGES), 0);
+      free_stage(at - 1);
 $STATS$
+      asm volatile("bar.sync %0, 128;" ::"r"(6 + group) : "memory");
 $FRAGMENTS$
     }
   }
+  // A block must not end while others still signal its barriers or write its stages.
+  if (CLUSTER > 1)
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 )CUDA";
 
 struct Shape {
-  int mi, n;
+  int mi, n, cm, cn;
 };
-constexpr Shape kShapes[] = {{2, 192}, {2, 128}, {1, 256}, {1, 192}};
+constexpr Shape kShapes[] = {{2, 192, 1, 1}, {2, 128, 1, 1}, {1, 256, 1, 1}, {2, 192, 2, 1}, {2, 128, 2, 1}};
 
 }  // namespace
 
@@ -128,34 +158,48 @@ std::vector<KernelSource> pingpong_kernels(const EnginePlan& plan, const PlanLay
   const bool integer = u.x == DType::kI8 || u.x == DType::kU8;
   std::vector<KernelSource> sources;
   for (const Shape& t : kShapes) {
-    const int bm = 64 * t.mi, stage = (bm + t.n) * 128;
-    const int stages = std::min((220 * 1024) / stage, 8);
-    const std::int64_t tiles_m = (u.s.m + bm - 1) / bm, tiles_n = (u.s.n + t.n - 1) / t.n;
-    if (stages < 3 || t.n >= 2 * u.s.n) continue;
+    const int bm = 64 * t.mi, stage = (bm + t.n) * u.bytes;
+    const int stages = std::min((224 * 1024 - columns_bytes(layer, 2, t.n)) / stage, 8);
+    const std::int64_t tiles_m = (u.s.m + bm * t.cm - 1) / (bm * t.cm),
+                       tiles_n = (u.s.n + t.n * t.cn - 1) / (t.n * t.cn);
+    if (stages < 3 || t.n * t.cn >= 2 * u.s.n || bm * t.cm >= 2 * u.s.m) continue;
     KernelSource source;
     source.tactic = fmt::format("pingpong:{}x{}_s{}", bm, t.n, stages);
+    if (t.cm * t.cn > 1) source.tactic += fmt::format("_c{}{}", t.cm, t.cn);
     source.block = 384;
-    source.grid[0] = std::min<std::int64_t>(tiles_m * tiles_n, 132);
+    source.cluster = t.cm * t.cn;
+    source.walks = true;
+    source.grid[0] = std::min<std::int64_t>(tiles_m * tiles_n, 132 / source.cluster) * source.cluster;
     source.shared_bytes = stages * stage + 1024;
-    source.maps = {wgmma_map(0, u.x, u.s, u.s.m, u.s.lda, u.s.step_a, bm),
-                   wgmma_map(1, u.w, u.s, u.s.n, u.s.ldb, u.s.step_b, t.n)};
-    source.code = activation_code(layer.epilogue.act) + wgmma_helpers(u, t.n, 1) +
-                  fill(kText, {{"PARAMS", parameters(plan, layer, source)},
-                               {"FRAGMENTS", fragment_code(plan, layer)},
-                               {"STATS", lane_stats_code(layer)},
-                               {"ACC", integer ? "int" : "float"},
-                               {"R", integer ? "r" : "f"},
-                               {"NR", n(t.n / 2)},
-                               {"STAGES", n(stages)},
-                               {"MI", n(t.mi)},
-                               {"BN", n(t.n)},
-                               {"ES", n(es)},
-                               {"M", n(u.s.m)},
-                               {"N", n(u.s.n)},
-                               {"K", n(u.s.k)},
-                               {"TILES_M", n(tiles_m)},
-                               {"TILES_N", n(tiles_n)},
-                               {"SHARED", lane_stats_shared(layer)}});
+    source.maps = {wgmma_x_map(layer, u, bm / t.cn), wgmma_w_map(u, t.n / t.cm)};
+    source.code =
+        activation_code(layer.epilogue.act) + wgmma_helpers(u, t.n, source.cluster) +
+        fill(kText,
+             {{"PARAMS", parameters(plan, layer, source)},
+              {"FRAGMENTS", fragment_code(plan, layer, "group")},
+              {"COLUMNS", columns_code(layer, "group", "tid & 127", 128)},
+              {"STATS", lane_stats_code(layer)},
+              {"ACC", integer ? "int" : "float"},
+              {"R", integer ? "r" : "f"},
+              {"NR", n(t.n / 2)},
+              {"STAGES", n(stages)},
+              {"KB", n(u.bytes)},
+              {"STEPS", n(u.steps)},
+              {"ROWS", wgmma_rows_code(layer, "(u32)(m0 + rn * (BM / CN))")},
+              {"FETCH", wgmma_fetch_code(layer, u, "step", "a", "m0 + rn * (BM / CN)", "full + 8 * s", "0",
+                                         "CN == 1 ? 0u : ROW_MATES << rm")},
+              {"SHAPE", source.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1)", source.cluster) : ""},
+              {"CM", n(t.cm)},
+              {"CN", n(t.cn)},
+              {"MI", n(t.mi)},
+              {"BN", n(t.n)},
+              {"ES", n(es)},
+              {"M", n(u.s.m)},
+              {"N", n(u.s.n)},
+              {"K", n(u.s.k)},
+              {"TILES_M", n(tiles_m)},
+              {"TILES_N", n(tiles_n)},
+              {"SHARED", lane_stats_shared(layer) + columns_shared(layer, 2)}});
     sources.push_back(std::move(source));
   }
   return sources;

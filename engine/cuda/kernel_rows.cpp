@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "engine/build/program.h"
 #include "engine/cuda/program_code.h"
 
 namespace pare::cuda {
@@ -57,7 +58,8 @@ struct Least {{ __device__ float operator()(float a, float b) const {{ return mi
   t += fmt::format("    if ({} < {}u) {{\n", last, columns);
   t += code.load_and_compute(w);
   t += fmt::format("#pragma unroll\n  for (int e = 0; e < {}; ++e) x[k][e] = o0[e];\n", w);
-  for (std::size_t o = 1; o < layer.out.size(); ++o) t += code.store_output(o, w, fmt::format("o{}", o));
+  for (std::size_t o = 1; o < layer.program.results.size(); ++o)
+    t += code.store_output(o, w, fmt::format("o{}", o));
   t += "    }\n  }\n";
   const std::string loop = fmt::format(
       "#pragma unroll\n  for (int k = 0; k < {}; ++k) if ((k * {}u + lane) * {}u < {}u)\n#pragma unroll\n  "
@@ -113,6 +115,16 @@ struct Least {{ __device__ float operator()(float a, float b) const {{ return mi
     if (layer.in[beta].present()) t += fmt::format("      v += p{}[e];\n", beta);
     t += "      y[e] = " + post("v") + ";\n    }\n";
     t += code.store_output(0, w, "y");
+    if (copies_codes(layer)) {
+      ProgramStep step;
+      step.op = "Quantize";
+      step.x = layer.copy_scale;
+      step.y = layer.copy_zero;
+      step.z = static_cast<double>(static_cast<int>(type_of(plan, layer.out.back())));
+      t += fmt::format("    float q[{0}];\n#pragma unroll\n    for (int e = 0; e < {0}; ++e) q[e] = {1};\n",
+                       w, step_expression(step, {"y[e]"}));
+      t += code.store_output(layer.out.size() - 1, w, "q");
+    }
     t += "  }\n";
   }
   source.code = t + "}\n";
@@ -162,6 +174,15 @@ std::vector<KernelSource> pool_kernels(const EnginePlan& plan, const PlanLayer& 
   const std::int64_t total = vectors * outputs;
   source.grid[0] = (total + lanes - 1) / lanes;
   const std::string params = parameters(plan, layer, source);
+  std::string code = "v[e]";
+  const DType out = type_of(plan, layer.out[0]);
+  if (bits(out) == 8 && bits(type_of(plan, layer.in[0])) != 8) {
+    code = fmt::format("v[e] * {}", number(1 / static_cast<double>(layer.epilogue.y_scale)));
+    if (out != DType::kE4M3FN)
+      code = fmt::format("clip_(rintf({}) + {}, {}, {})", code,
+                         number(static_cast<double>(layer.epilogue.y_zero)), number(code_low(out)),
+                         number(code_high(out)));
+  }
   source.code = fill(R"(
 extern "C" __global__ void __launch_bounds__($BLOCK$) kernel($PARAMS$) {
   __shared__ float part[$SLICES$][$LANES$][$W$ + 1];
@@ -204,10 +225,13 @@ extern "C" __global__ void __launch_bounds__($BLOCK$) kernel($PARAMS$) {
 #pragma unroll
     for (int e = 0; e < $W$; ++e) v[e] = v[e] / (float)count;
   }
+#pragma unroll
+  for (int e = 0; e < $W$; ++e) v[e] = $CODE$;
   store_<$W$>(out0 + o * $C$ + c, v);
 }
 )",
                      {{"PARAMS", params},
+                      {"CODE", code},
                       {"BLOCK", std::to_string(source.block)},
                       {"SLICES", std::to_string(slices)},
                       {"LANES", std::to_string(lanes)},

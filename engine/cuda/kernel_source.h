@@ -15,13 +15,17 @@
 
 namespace pare::cuda {
 
-// A view that the bulk copy engine reads by tiles (cuTensorMapEncodeTiled): [batch, rows, k] with 128 byte
-// swizzle.
+// A view that the bulk copy engine reads by tiles of `bytes` (64 or 128) of k, swizzled by as much:
+// [batch, rows, k] (cuTensorMapEncodeTiled), or the pixels [N,H,W,C] that a convolution's windows begin at
+// (cuTensorMapEncodeIm2col).
 struct TensorMap {
   int slot = 0;  // which input of the layer
   DType type = DType::kUndefined;
-  std::int64_t dims[3] = {}, strides[2] = {};  // innermost first; strides in bytes
-  int box[3] = {};
+  std::int64_t dims[4] = {}, strides[3] = {};  // innermost first; strides in bytes
+  int box[3] = {};                             // k, rows (pixels), batches
+  int bytes = 128;
+  bool pixels = false;
+  int lower[2] = {}, upper[2] = {}, step[2] = {1, 1};  // of windows in x and y; corners beyond the image's
 };
 
 struct KernelSource {
@@ -30,6 +34,8 @@ struct KernelSource {
   std::int64_t grid[3] = {1, 1, 1};
   int block = 256;
   int shared_bytes = 0;              // dynamic
+  int cluster = 1;                   // blocks of a cluster, neighbours in x
+  bool walks = false;                // blocks walk over the work, so no more are launched than run at once
   std::int64_t workspace_bytes = 0;  // > 0: an argument behind the outputs
   std::int64_t counters = 0;         // > 0: a further argument, that many zeroed 32 bit words, left zeroed
   std::vector<int> in, out;          // which views are arguments

@@ -6,7 +6,8 @@
 // A row of a stage holds 128 bytes of k, permuted by the copy engine (128 byte swizzle) as wgmma expects it.
 // Two blocks of a cluster may share the columns of a tile: each fetches half of them for both. Small tiles
 // leave room for a second block on the multiprocessor, whose sums go on while the first one finishes. With
-// few tiles the sum over k is split as in kernel_mma.cpp.
+// few tiles the sum over k is split as in kernel_mma.cpp, or over the blocks of a cluster, each of which then
+// adds and finishes some rows of the tile out of the others' shared memory ("_d").
 #include <algorithm>
 #include <cmath>
 
@@ -22,9 +23,11 @@ extern "C" __global__ void $SHAPE$ __launch_bounds__($THREADS$, $BLOCKS$) kernel
   extern __shared__ __align__(1024) u8 raw_memory[];
   __shared__ __align__(8) u64 barriers[2 * $STAGES$];
   constexpr int BM = $BM$, BN = $BN$, MI = $MI$, GROUPS = $GROUPS$, ES = $ES$, STAGES = $STAGES$, CLUSTER = $CLUSTER$;
-  constexpr int THREADS = 128 * GROUPS, STAGE = (BM + BN) * 128;
+  constexpr bool NEAR = $NEAR$;
+$SHARED$
+  constexpr int THREADS = 128 * GROUPS, KB = $KB$, STAGE = (BM + BN) * KB;
   constexpr i64 M = $M$, N = $N$, K = $K$;
-  constexpr int TILES_M = $TILES_M$, TILES_N = $TILES_N$, SPLITS = $SPLITS$, STEPS = (int)((K * ES + 127) / 128), KS = 128 / ES;
+  constexpr int TILES_M = $TILES_M$, TILES_N = $TILES_N$, SPLITS = $SPLITS$, STEPS = $STEPS$, KS = KB / ES;
 #define FIRST_ROW group * MI * 64
 #define STAT_ROW(name) name[r]
 $FINISH$
@@ -58,11 +61,11 @@ $FINISH$
   if (warp == 4 * GROUPS) {
     auto weights = [&](int step) {
       const int s = step % STAGES;
-      const u32 to = base + s * STAGE + BM * 128;
+      const u32 to = base + s * STAGE + BM * KB;
       if (CLUSTER == 1)
         fetch_(to, &map_w, full + 8 * s, (begin + step) * KS, n0, batch);
       else
-        fetch_for_all_(to + rank * (BN / 2 * 128), &map_w, full + 8 * s, (begin + step) * KS, n0 + (int)rank * (BN / 2), batch);
+        fetch_for_all_(to + rank * (BN / 2 * KB), &map_w, full + 8 * s, (begin + step) * KS, n0 + (int)rank * (BN / 2), batch, 3u);
     };
     if (lane == 0) {
       const int ahead = steps < STAGES ? steps : STAGES;
@@ -73,6 +76,7 @@ $FINISH$
           weights(step);
         }
       await_(eager);
+      $ROWS$
       for (int step = 0; step < steps; ++step) {
         const int s = step % STAGES;
         if (step >= STAGES) pass_(empty + 8 * s, (step / STAGES - 1) & 1);
@@ -80,14 +84,16 @@ $FINISH$
           expect_(full + 8 * s, STAGE);
           weights(step);
         }
-        fetch_(base + s * STAGE, &map_x, full + 8 * s, (begin + step) * KS, m0, batch);
+        $FETCH$
       }
     }
     __syncwarp();
+    if (NEAR) all_blocks_();
   } else {
     await_(eager);
     const int group = warp >> 2;
 $STATS$
+$COLUMNS$
     $ACC$ sum[MI][$NR$];
 #pragma unroll
     for (int i = 0; i < MI; ++i)
@@ -96,16 +102,16 @@ $STATS$
     for (int step = 0; step < steps; ++step) {
       const int s = step % STAGES;
       pass_(full + 8 * s, (step / STAGES) & 1);
-      const u64 a = describe_(base + s * STAGE + group * MI * 8192), b = describe_(base + s * STAGE + BM * 128);
+      const u64 a = describe_(base + s * STAGE + group * MI * 64 * KB), b = describe_(base + s * STAGE + BM * KB);
 #pragma unroll
       for (int i = 0; i < MI; ++i)
 #pragma unroll
         for (int j = 0; j < $NR$; ++j) asm volatile("" : "+$R$"(sum[i][j])::"memory");
       asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-      for (int part = 0; part < 4; ++part)
+      for (int part = 0; part < KB / 32; ++part)
 #pragma unroll
-        for (int i = 0; i < MI; ++i) wgmma_(sum[i], a + i * 512 + part * 2, b + part * 2, 1);
+        for (int i = 0; i < MI; ++i) wgmma_(sum[i], a + i * (KB * 4) + part * 2, b + part * 2, 1);
       asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
       asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
       // The stage before this one has been read: it may be filled again, here and by the other block of the cluster.
@@ -119,8 +125,7 @@ $STATS$
 $END$
   }
   // A block must not end while the other one still signals its barriers.
-  if (CLUSTER > 1)
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  if (CLUSTER > 1 || NEAR) all_blocks_();
 }
 )CUDA";
 
@@ -142,12 +147,12 @@ const char* kEnd = R"CUDA(
           *reinterpret_cast<float2*>(tile_sums + (group * MI * 64 + i * 64 + (warp & 3) * 16 + h * 8 + (lane >> 2)) * PITCH + j * 8 + (lane & 3) * 2) = pair;
         }
     SYNC_();
-    constexpr int V = $V$, ACROSS = BN / V;
+    constexpr int V = $V$, ACROSS = BN / V, SHARES = NEAR ? SPLITS : 1;
     bool mine = true;
 $SPLIT$
     if (mine)
-      for (int i = tid; i < BM * ACROSS; i += THREADS) {
-        const int r = i / ACROSS, c = i % ACROSS * V;
+      for (int i = tid; i < BM / SHARES * ACROSS; i += THREADS) {
+        const int r = i / ACROSS + (NEAR ? split * (BM / SHARES) : 0), c = i % ACROSS * V;
         if (m0 + r >= M || n0 + c >= N) continue;
         float v[V];
 #pragma unroll
@@ -173,6 +178,34 @@ const char* kSplit = R"CUDA(
     if (mine) __threadfence();
 )CUDA";
 
+// The tile's sums lie in the shared memory of the cluster's blocks.
+const char* kNear = R"CUDA(
+    all_blocks_();
+)CUDA";
+const char* kAddNear = R"CUDA(
+#pragma unroll
+        for (int e = 0; e < V; ++e) v[e] = 0.f;
+#pragma unroll
+        for (int s = 0; s < SPLITS; ++s) {
+          u32 from;
+          asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(from) : "r"(shared_(tile_sums + r * PITCH + c)), "r"(s));
+          if (V % 4 == 0)
+#pragma unroll
+            for (int e = 0; e < V; e += 4) {
+              float4 f;
+              asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(f.x), "=f"(f.y), "=f"(f.z), "=f"(f.w) : "r"(from + e * 4) : "memory");
+              v[e] += f.x, v[e + 1] += f.y, v[e + 2] += f.z, v[e + 3] += f.w;
+            }
+          else
+#pragma unroll
+            for (int e = 0; e < V; ++e) {
+              float f;
+              asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(f) : "r"(from + e * 4) : "memory");
+              v[e] += f;
+            }
+        }
+)CUDA";
+
 struct Tile {
   int mi, groups, n, cluster;
   int m() const { return 64 * mi * groups; }
@@ -184,6 +217,7 @@ struct Choice {
   double cost = 0;
   Tile tile;
   int splits = 1, stages = 2, blocks = 1;
+  bool near = false;  // splits are the blocks of a cluster
 };
 
 KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const WgmmaSetup& u,
@@ -195,7 +229,9 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
   KernelSource source;
   source.tactic = fmt::format("wgmma:{}x{}_s{}", t.m(), t.n, c.stages);
   if (t.cluster > 1) source.tactic += fmt::format("_c{}", t.cluster);
-  if (c.splits > 1) {
+  if (c.near) {
+    source.tactic += fmt::format("_d{}", c.splits);
+  } else if (c.splits > 1) {
     source.tactic += fmt::format("_k{}", c.splits);
     source.workspace_bytes = tiles_m * tiles_n * c.splits * t.m() * t.n * 4;
     source.counters = tiles_m * tiles_n;
@@ -205,9 +241,8 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
   source.grid[1] = c.splits > 1 ? c.splits : u.s.batch;
   const bool direct = c.splits == 1 && t.n % 32 == 0 && has_fragment_code(plan, layer);
   const int sums = direct ? 0 : t.m() * (t.n + 8) * 4;
-  source.shared_bytes = std::max(c.stages * (t.m() + t.n) * 128, sums) + 1024;
-  source.maps = {wgmma_map(0, u.x, u.s, u.s.m, u.s.lda, u.s.step_a, t.m()),
-                 wgmma_map(1, u.w, u.s, u.s.n, u.s.ldb, u.s.step_b, t.n / t.cluster)};
+  source.shared_bytes = std::max(c.stages * (t.m() + t.n) * u.bytes, sums) + 1024;
+  source.maps = {wgmma_x_map(layer, u, t.m()), wgmma_w_map(u, t.n / t.cluster)};
   const bool integer = u.x == DType::kI8 || u.x == DType::kU8;
   const auto n = [](std::int64_t v) { return std::to_string(v); };
   std::vector<std::pair<std::string, std::string>> words = {
@@ -217,10 +252,20 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
       {"ACC", integer ? "int" : "float"},
       {"R", integer ? "r" : "f"},
       {"NR", n(registers)},
-      {"SHAPE", t.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1)", t.cluster) : ""},
+      {"SHAPE", t.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1)", t.cluster)
+                : c.near      ? fmt::format("__cluster_dims__(1, {}, 1)", c.splits)
+                              : ""},
+      {"SHARED", direct ? columns_shared(layer, 1) : ""},
+      {"COLUMNS", direct ? columns_code(layer, "0", "tid", 128 * t.groups) : ""},
+      {"NEAR", c.near ? "true" : "false"},
       {"THREADS", n(source.block)},
       {"BLOCKS", n(c.blocks)},
       {"STAGES", n(c.stages)},
+      {"KB", n(u.bytes)},
+      {"STEPS", n(u.steps)},
+      {"ROWS", wgmma_rows_code(layer, "(u32)m0")},
+      {"FETCH",
+       wgmma_fetch_code(layer, u, "begin + step", "base + s * STAGE", "m0", "full + 8 * s", "batch", "0u")},
       {"CLUSTER", n(t.cluster)},
       {"GROUPS", n(t.groups)},
       {"MI", n(t.mi)},
@@ -239,9 +284,9 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
       {"EARLY", plan.tensors[static_cast<std::size_t>(layer.in[1].tensor)].role == PlanRole::kWeight
                     ? "true"
                     : "false"}};
-  words.emplace_back("SPLIT", c.splits > 1 ? kSplit : "");
-  words.emplace_back("ADD_PARTS", c.splits > 1 ? add_parts_code() : "");
-  words.emplace_back("END", direct ? fragment_code(plan, layer) : fill(kEnd, words));
+  words.emplace_back("SPLIT", c.near ? kNear : c.splits > 1 ? kSplit : "");
+  words.emplace_back("ADD_PARTS", c.near ? kAddNear : c.splits > 1 ? add_parts_code() : "");
+  words.emplace_back("END", direct ? "    SYNC_();\n" + fragment_code(plan, layer, "0") : fill(kEnd, words));
   source.code = activation_code(layer.epilogue.act) + wgmma_helpers(u, t.n, t.cluster) + fill(kText, words);
   return source;
 }
@@ -249,8 +294,7 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
 // Cycles, roughly: the matrix unit (2048 products of 16 bit a cycle), 40 bytes a cycle from L2, latency.
 std::vector<Choice> choices(const WgmmaSetup& u, int columns_of) {
   std::vector<Choice> list;
-  const int es = size_of(u.x);
-  const double steps = static_cast<double>((u.s.k * es + 127) / 128);
+  const double steps = static_cast<double>(u.steps);
   for (const Tile& t : kTiles) {
     if (t.n % u.width != 0 || t.n % columns_of != 0 || (t.m() > 64 && t.m() >= 2 * u.s.m) ||
         (t.n > 32 && t.n >= 2 * u.s.n))
@@ -258,7 +302,7 @@ std::vector<Choice> choices(const WgmmaSetup& u, int columns_of) {
     if (t.cluster > 1 && u.s.m <= t.m()) continue;
     Choice c;
     c.tile = t;
-    const int stage = (t.m() + t.n) * 128;
+    const int stage = (t.m() + t.n) * u.bytes;
     c.blocks = t.groups == 1 ? 2 : 1;
     c.stages = std::clamp((c.blocks == 2 ? 110 : 220) * 1024 / stage, 2, 8);
     const double tiles = static_cast<double>((u.s.m + t.m() - 1) / t.m()) *
@@ -275,12 +319,17 @@ std::vector<Choice> choices(const WgmmaSetup& u, int columns_of) {
       c.splits = splits;
       c.cost = std::ceil(all / (132 * c.blocks)) * (steps / splits * step + 2000 + t.m() * t.n * 0.05) +
                (splits > 1 ? 2500 + t.m() * t.n * 0.02 * splits : 0);
+      c.near = false;
+      list.push_back(c);
+      if (splits == 1 || splits == 3 || splits == 6) continue;
+      c.near = true;
+      c.cost -= 1000;
       list.push_back(c);
     }
   }
   std::stable_sort(list.begin(), list.end(),
                    [](const Choice& a, const Choice& b) { return a.cost < b.cost; });
-  if (list.size() > 6) list.resize(6);
+  if (list.size() > 7) list.resize(7);
   return list;
 }
 
@@ -292,7 +341,7 @@ std::vector<KernelSource> wgmma_kernels(const EnginePlan& plan, const PlanLayer&
   why_not = wgmma_setup(plan, layer, u);
   if (!why_not.empty()) return {};
   std::vector<KernelSource> sources;
-  for (const Choice& c : choices(u, layer.out.size() > 1 ? 32 : 1))
+  for (const Choice& c : choices(u, leaves_sums(layer) ? 32 : 1))
     sources.push_back(wgmma_kernel(plan, layer, u, c));
   return sources;
 }

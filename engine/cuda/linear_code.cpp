@@ -43,7 +43,7 @@ int epilogue_width(const EnginePlan& plan, const PlanLayer& layer, std::int64_t 
 }
 
 std::string finish_why_not(const PlanLayer& layer, int w) {
-  if (layer.out.size() > 1 && (w != 8 || layer.out[0].dims.back() % 32 != 0))
+  if (leaves_sums(layer) && (w != 8 || layer.out[0].dims.back() % 32 != 0))
     return "sums of rows need columns in pieces of 32";
   return "";
 }
@@ -134,6 +134,15 @@ static std::string value_code(const EnginePlan& plan, const PlanLayer& layer) {
   return t;
 }
 
+// The code of v[e] in the copy.
+static std::string copy_code(const EnginePlan& plan, const PlanLayer& layer) {
+  const DType type = type_of(plan, layer.out[1]);
+  const std::string scaled = fmt::format("v[e] * {}", number(1 / layer.copy_scale));
+  if (type == DType::kE4M3FN) return scaled;
+  return fmt::format("clip_(rintf({}) + {}, {}, {})", scaled, number(layer.copy_zero), number(code_low(type)),
+                     number(code_high(type)));
+}
+
 // Names of the values that belong to columns, by slot.
 static std::vector<std::pair<std::size_t, const char*>> column_values(const PlanLayer& layer) {
   std::vector<std::pair<std::size_t, const char*>> list;
@@ -180,8 +189,11 @@ std::string finish_code(const EnginePlan& plan, const PlanLayer& layer, int w) {
   t += fmt::format("#pragma unroll\n    for (int e = 0; e < {}; ++e) {{\n      float f = v[e];\n", w);
   t += value_code(plan, layer);
   t += fmt::format("      v[e] = f;\n    }}\n    store_<{}>(out0 + at, v);\n", w);
-  if (layer.out.size() > 1)
-    t += fill(kPieceSums, {{"PIECES", std::to_string(layer.out[0].dims.back() / 32)}});
+  if (leaves_sums(layer)) t += fill(kPieceSums, {{"PIECES", std::to_string(layer.out[0].dims.back() / 32)}});
+  if (copies_codes(layer))
+    t += fmt::format(
+        "#pragma unroll\n    for (int e = 0; e < {0}; ++e) v[e] = {1};\n    store_<{0}>(out1 + at, v);\n", w,
+        copy_code(plan, layer));
   t += "  };\n";
   t += fmt::format("#define finish_(v, column, at, row, r) finish_values_(v, column, at, row, {}, {})\n",
                    has(kNormStats) ? "stat_[r]" : "float2{0.f, 1.f}",
@@ -191,23 +203,68 @@ std::string finish_code(const EnginePlan& plan, const PlanLayer& layer, int w) {
 
 bool has_fragment_code(const EnginePlan& plan, const PlanLayer& layer) {
   const DType out = type_of(plan, layer.out[0]);
-  return epilogue_width(plan, layer, linear_sizes(layer).n) == 8 && out != DType::kU8;
+  return epilogue_width(plan, layer, linear_sizes(layer).n) == 8 && out != DType::kU8 &&
+         !(copies_codes(layer) && type_of(plan, layer.out[1]) == DType::kU8);
 }
 
-std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer) {
+std::string columns_shared(const PlanLayer& layer, int groups) {
+  const std::size_t count = column_values(layer).size();
+  return count == 0 ? "" : fmt::format("  __shared__ float columns_[{}][{}][BN];\n", groups, count);
+}
+
+int columns_bytes(const PlanLayer& layer, int groups, int n) {
+  return static_cast<int>(column_values(layer).size()) * groups * n * 4;
+}
+
+std::string columns_code(const PlanLayer& layer, const char* group, const char* thread, int threads) {
+  std::string t;
+  std::size_t k = 0;
+  for (const auto& entry : column_values(layer))
+    t += fmt::format("        columns_[{}][{}][c] = n0 + c < N ? get_(in{}[n0 + c]) : 0.f;\n", group, k++,
+                     entry.first);
+  return t.empty()
+             ? t
+             : fmt::format("      for (int c = {}; c < BN; c += {}) {{\n{}      }}\n", thread, threads, t);
+}
+
+// Four lanes hold four pairs each of the same 32 columns, p[0] .. p[3]: exchanged so that each has eight
+// neighbours, or back again.
+static const char* kExchange = R"CUDA(
+          {
+            const u32 a = __shfl_xor_sync(0xffffffffu, lane & 1 ? p[0] : p[1], 1), b = __shfl_xor_sync(0xffffffffu, lane & 1 ? p[2] : p[3], 1);
+            if (lane & 1) p[0] = a, p[2] = b; else p[1] = a, p[3] = b;
+            const u32 c = __shfl_xor_sync(0xffffffffu, lane & 2 ? p[0] : p[2], 2), d = __shfl_xor_sync(0xffffffffu, lane & 2 ? p[1] : p[3], 2);
+            if (lane & 2) p[0] = c, p[1] = d; else p[2] = c, p[3] = d;
+          }
+)CUDA";
+
+std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer, const char* group) {
   const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
   const DType out = type_of(plan, layer.out[0]);
+  // No branches but around loads and stores, so that the rows of a thread overlap; what rows beyond M compute
+  // is stored nowhere.
   std::string t = R"CUDA(
 #pragma unroll
     for (int g = 0; g < BN / 32; ++g) {
-      const int c0 = n0 + g * 32 + (lane & 3) * 2;
+      const int c0 = n0 + g * 32 + (lane & 3) * 2, own = n0 + g * 32 + (lane & 3) * 8;
 )CUDA";
-  for (const auto& [slot, name] : column_values(layer))
+  std::size_t k = 0;
+  for (const auto& entry : column_values(layer))
     t += fmt::format(
-        "      float {0}[8];\n#pragma unroll\n      for (int j = 0; j < 4; ++j) load_<2>({0} + 2 * j, in{1} "
-        "+ (c0 + j "
-        "* 8 < N ? c0 + j * 8 : 0));\n",
-        name, slot);
+        "      float {0}[8];\n#pragma unroll\n      for (int j = 0; j < 4; ++j) load_<2>({0} + 2 * j, "
+        "&columns_[{1}][{2}][g * 32 + j * 8 + (lane & 3) * 2]);\n",
+        entry.second, group, k++);
+  const bool pieces = has(3) && bits(type_of(plan, layer.in[3])) <= 16;
+  if (pieces)
+    t += fmt::format(R"CUDA(
+      {0} near[MI * 2];
+#pragma unroll
+      for (int i = 0; i < MI * 2; ++i) {{
+        const i64 row = m0 + FIRST_ROW + (i >> 1) * 64 + (warp & 3) * 16 + (i & 1) * 8 + (lane >> 2);
+        near[i] = *reinterpret_cast<const {0}*>(in3 + $FIRST$ + (row < M ? row : 0) * $LDD$ + (own < N ? own : 0));
+      }}
+)CUDA",
+                     bits(type_of(plan, layer.in[3])) == 16 ? "uint4" : "uint2");
   t += R"CUDA(
 #pragma unroll
       for (int i = 0; i < MI; ++i)
@@ -215,48 +272,56 @@ std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer) {
         for (int h = 0; h < 2; ++h) {
           const int r = FIRST_ROW + i * 64 + (warp & 3) * 16 + h * 8 + (lane >> 2);
           const i64 row = m0 + r;
-          if (row >= M) continue;
           float v[8];
 #pragma unroll
           for (int e = 0; e < 8; ++e) v[e] = (float)sum[i][(g * 4 + (e >> 1)) * 4 + h * 2 + (e & 1)];
 )CUDA";
   if (has(kNormStats)) t += "          const float2 norm = STAT_ROW(stat_);\n";
   if (has(kResidualStats)) t += "          const float2 other = STAT_ROW(residual_stat_);\n";
-  if (has(3))
+  if (pieces) {
+    t += "          float residual[8];\n          {\n";
+    t += bits(type_of(plan, layer.in[3])) == 16
+             ? "          u32 p[4] = {near[i * 2 + h].x, near[i * 2 + h].y, near[i * 2 + h].z, near[i * 2 + "
+               "h].w};\n"
+             : "          u32 p[4] = {near[i * 2 + h].x & 0xffffu, near[i * 2 + h].x >> 16, near[i * 2 + "
+               "h].y & 0xffffu, near[i * 2 + h].y >> 16};\n";
+    t += kExchange;
+    t += fmt::format(
+        "#pragma unroll\n          for (int j = 0; j < 4; ++j) {{\n            const Vec<{0}, 2> both = "
+        "*reinterpret_cast<const Vec<{0}, 2>*>(&p[j]);\n            residual[2 * j] = get_(both.v[0]), "
+        "residual[2 * j "
+        "+ 1] = get_(both.v[1]);\n          }}\n          }}\n",
+        type_word(type_of(plan, layer.in[3])));
+  } else if (has(3)) {
     t += "          float residual[8];\n#pragma unroll\n          for (int j = 0; j < 4; ++j) "
          "load_<2>(residual + 2 * j, "
-         "in3 + $FIRST$ + row * $LDD$ + (c0 + j * 8 < N ? c0 + j * 8 : 0));\n";
+         "in3 + $FIRST$ + (row < M ? row : 0) * $LDD$ + (c0 + j * 8 < N ? c0 + j * 8 : 0));\n";
+  }
   t += "#pragma unroll\n          for (int e = 0; e < 8; ++e) {\n      float f = v[e];\n" +
        value_code(plan, layer) + "      v[e] = f;\n          }\n";
-  const bool narrow = bits(out) == 8;
+  const auto exchanged = [&](const char* to, bool narrow) {
+    return fmt::format(
+        "          {{\n          u32 p[4];\n#pragma unroll\n          for (int j = 0; j < 4; ++j) p[j] = "
+        "pair_({0}, v[2 * "
+        "j], v[2 * j + 1]);\n{1}          if (own < N && row < M) {{\n            auto* to = {0} + $FIRST$ + "
+        "row * $LDD$ + "
+        "own;\n            {2}\n          }}\n          }}\n",
+        to, kExchange,
+        narrow ? "*reinterpret_cast<uint2*>(to) = uint2{p[0] | p[1] << 16, p[2] | p[3] << 16};"
+               : "*reinterpret_cast<uint4*>(to) = uint4{p[0], p[1], p[2], p[3]};");
+  };
   if (out == DType::kF32) {
-    t += "#pragma unroll\n          for (int j = 0; j < 4; ++j) if (c0 + j * 8 < N) store_<2>(out0 + $FIRST$ "
-         "+ row * "
-         "$LDD$ + c0 + j * 8, v + 2 * j);\n";
+    t += "#pragma unroll\n          for (int j = 0; j < 4; ++j) if (row < M && c0 + j * 8 < N) "
+         "store_<2>(out0 + "
+         "$FIRST$ + row * $LDD$ + c0 + j * 8, v + 2 * j);\n";
   } else {
-    // Four lanes hold four pairs each of the same 32 columns: exchanged so that each has eight neighbours.
-    t += fmt::format(R"CUDA(
-          u32 p[4];
-#pragma unroll
-          for (int j = 0; j < 4; ++j) p[j] = pair_(out0, v[2 * j], v[2 * j + 1]);
-          const u32 quad = 15u << (lane & 28);
-          {{
-            const u32 a = __shfl_xor_sync(quad, lane & 1 ? p[0] : p[1], 1), b = __shfl_xor_sync(quad, lane & 1 ? p[2] : p[3], 1);
-            if (lane & 1) p[0] = a, p[2] = b; else p[1] = a, p[3] = b;
-            const u32 c = __shfl_xor_sync(quad, lane & 2 ? p[0] : p[2], 2), d = __shfl_xor_sync(quad, lane & 2 ? p[1] : p[3], 2);
-            if (lane & 2) p[0] = c, p[1] = d; else p[2] = c, p[3] = d;
-          }}
-          const int own = n0 + g * 32 + (lane & 3) * 8;
-          if (own < N) {{
-            auto* to = out0 + $FIRST$ + row * $LDD$ + own;
-            {}
-          }}
-)CUDA",
-                     narrow ? "*reinterpret_cast<uint2*>(to) = uint2{p[0] | p[1] << 16, p[2] | p[3] << 16};"
-                            : "*reinterpret_cast<uint4*>(to) = uint4{p[0], p[1], p[2], p[3]};");
+    t += exchanged("out0", bits(out) == 8);
   }
-  if (layer.out.size() > 1)
-    t += "          {\n          const i64 column = n0 + g * 32;\n          if (column < N) {" +
+  if (copies_codes(layer))
+    t += "#pragma unroll\n          for (int e = 0; e < 8; ++e) v[e] = " + copy_code(plan, layer) + ";\n" +
+         exchanged("out1", true);
+  if (leaves_sums(layer))
+    t += "          {\n          const i64 column = n0 + g * 32;\n          if (column < N && row < M) {" +
          fill(kPieceSums, {{"PIECES", std::to_string(layer.out[0].dims.back() / 32)}}) +
          "          }\n          }\n";
   t += "        }\n    }\n";
@@ -326,7 +391,7 @@ std::vector<KernelSource> plain_linear_kernels(const EnginePlan& plan, const Pla
       sum +
       fmt::format("  float v[1] = {{sum}};\n  finish_(v, column, b * {} + row * {} + column, row, 0);\n}}\n",
                   s.step_d, s.ldd);
-  if (layer.out.size() > 1 || normalizes(layer)) {
+  if (leaves_sums(layer) || normalizes(layer)) {
     why_not = "rows that are normalized";
     return {};
   }

@@ -23,7 +23,12 @@ std::string lane_stats_code(const PlanLayer& layer);
 // The epilogue on wgmma's sums where they lie: sum[MI][BN / 2] of a warp's 16 rows, from FIRST_ROW + 64 i on
 // within the tile at (m0, n0). STAT_ROW(name) is the row's entry of stats. Needs BN in 32s and
 // has_fragment_code().
-std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer);
+// Values by column (bias, scale ...) come out of shared memory: columns_shared() declares it, columns_code()
+// fills part `group` for the tile's columns; a barrier of those threads must stand between it and this.
+std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer, const char* group);
+std::string columns_shared(const PlanLayer& layer, int groups);
+int columns_bytes(const PlanLayer& layer, int groups, int n);
+std::string columns_code(const PlanLayer& layer, const char* group, const char* thread, int threads);
 bool has_fragment_code(const EnginePlan& plan, const PlanLayer& layer);
 // v = the parts of all splits, in order.
 const char* add_parts_code();

@@ -1,10 +1,15 @@
-// cuBLASLt. Its matrices are column-major: y = x w^T in rows is y^T = w x^T in columns, so the weight is A
+// cuBLASLt. FP8 products take a scale for each row and column (outer vectors): ours are one a column, so the
+// rows get ones; their bias must have the type of the output. Both lie beside the engine's memory, a few
+// kilobytes a layer.
+//
+// Its matrices are column-major: y = x w^T in rows is y^T = w x^T in columns, so the weight is A
 // (transposed) and x is B, both contiguous along k, and the bias runs along A's rows.
 #include <cstring>
 
 #include "engine/cuda/device.h"
 #include "engine/cuda/linear_code.h"
 #include "engine/cuda/tactic.h"
+#include "engine/numeric/convert.h"
 
 namespace pare::cuda {
 namespace {
@@ -28,6 +33,8 @@ cudaDataType_t type_code(DType type) {
       return CUDA_R_16BF;
     case DType::kI8:
       return CUDA_R_8I;
+    case DType::kE4M3FN:
+      return CUDA_R_8F_E4M3;
     default:
       return CUDA_R_32F;
   }
@@ -38,7 +45,8 @@ struct Problem {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr, d = nullptr;
   float alpha = 1, beta = 0;
-  bool has_bias = false, has_residual = false;
+  bool has_bias = false, has_residual = false, fp8 = false;
+  DeviceMemory ones, bias;  // fp8
   ~Problem() {
     if (operation != nullptr) lt().cublasLtMatmulDescDestroy(operation);
     for (cublasLtMatrixLayout_t layout : {a, b, c, d})
@@ -95,7 +103,9 @@ class LtTactic final : public Tactic {
 
   void launch(CUstream stream, const Operands& at) override {
     Problem& p = *problem_;
-    if (p.has_bias) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.in[2]);
+    if (p.has_bias) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.fp8 ? p.bias.at() : at.in[2]);
+    if (p.fp8) set(p.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, at.in[4]);
+    if (p.fp8) set(p.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.ones.at());
     const auto pointer = [](CUdeviceptr x) { return reinterpret_cast<void*>(x); };
     check(lt().cublasLtMatmul(handle(), p.operation, &p.alpha, pointer(at.in[1]), p.a, pointer(at.in[0]), p.b,
                               &p.beta, pointer(p.has_residual ? at.in[3] : at.out[0]), p.c,
@@ -122,19 +132,22 @@ std::vector<std::unique_ptr<Tactic>> lt_tactics(const EnginePlan& plan, const Pl
   };
   if (layer.kind != LayerKind::kGemm) return refuse("not a product");
   const DType type = type_of(plan, layer.in[0]), out = type_of(plan, layer.out[0]);
-  if (type != DType::kF32 && type != DType::kF16 && type != DType::kBF16)
+  const bool fp8 = type == DType::kE4M3FN && type_of(plan, layer.in[1]) == DType::kE4M3FN;
+  if (!fp8 && type != DType::kF32 && type != DType::kF16 && type != DType::kBF16)
     return refuse("integers come out as int32 or per tensor only");
   if (out != DType::kF32 && out != DType::kF16 && out != DType::kBF16) return refuse("codes come out");
   if (layer.in.size() > kYScales) return refuse("steps by column");
-  if (layer.out.size() > 1 || normalizes(layer)) return refuse("rows that are normalized");
+  if (layer.out.size() > 1 || normalizes(layer)) return refuse("rows that are normalized, or two outputs");
   const Epilogue& e = layer.epilogue;
   if (!e.identity() && !e.relu()) return refuse("its epilogues have no such activation");
   if (layer.in[0].strides[2] != 1 || layer.in[1].strides[2] != 1 || layer.out[0].strides[2] != 1)
     return refuse("an operand is not contiguous along k");
-  if (layer.in[4].present()) return refuse("scales per column");
+  if (layer.in[4].present() != fp8) return refuse("scales per column");
+  if (fp8 && (out == DType::kF32 || layer.in[0].dims[0] != 1))
+    return refuse("fp8: float32 comes out, or a batch");
   if (layer.in[3].present() && type_of(plan, layer.in[3]) != out)
     return refuse("residual and output differ in type");
-  if (layer.in[2].present() && type_of(plan, layer.in[2]) != out)
+  if (!fp8 && layer.in[2].present() && type_of(plan, layer.in[2]) != out)
     return refuse("bias and output differ in type");
   const LinearSizes s = linear_sizes(layer);
   auto problem = std::make_shared<Problem>();
@@ -152,6 +165,26 @@ std::vector<std::unique_ptr<Tactic>> lt_tactics(const EnginePlan& plan, const Pl
                                           : (e.relu() ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT);
   set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
   if (p.has_bias) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_code(out));
+  if (fp8) {
+    p.fp8 = true;
+    set(p.operation, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
+    set(p.operation, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
+    set(p.operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
+    const std::vector<float> ones(static_cast<std::size_t>(s.m), 1.0f);
+    p.ones = DeviceMemory(s.m * 4);
+    PARE_CU(cuMemcpyHtoD(p.ones.at(), ones.data(), ones.size() * 4));
+    set(p.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.ones.at());  // launch() sets the layer's
+    set(p.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.ones.at());
+    if (p.has_bias) {
+      const Tensor& given = plan.tensors[static_cast<std::size_t>(layer.in[2].tensor)].data;
+      if (given.empty() || given.size() != s.n) return refuse("a bias that is no weight");
+      Tensor rounded = Tensor::allocate(out, {s.n});
+      convert(given.view(), rounded.view());
+      p.bias = DeviceMemory(rounded.bytes());
+      PARE_CU(cuMemcpyHtoD(p.bias.at(), rounded.data(), static_cast<std::size_t>(rounded.bytes())));
+      set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.at());
+    }
+  }
   p.a = layout(type, s.k, s.n, s.ldb, s.batch, s.step_b);
   p.b = layout(type, s.k, s.m, s.m == 1 ? std::max(s.lda, s.k) : s.lda, s.batch, s.step_a);
   p.c = layout(out, s.n, s.m, p.has_residual ? std::max(s.ldr, s.n) : std::max(s.ldd, s.n), s.batch,

@@ -49,6 +49,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 std::string group_of(const std::string& tactic) { return tactic.substr(0, tactic.find(':')); }
 
+// Without the numbers of a library's algorithm.
+std::string short_name(const std::string& tactic) {
+  const std::string group = group_of(tactic);
+  if (group == "split") return group + ":cublaslt";
+  return group == "cublaslt" ? group : tactic;
+}
+
 // Memory that a candidate works on: activations once, weights in several copies.
 class Stage {
  public:
@@ -123,7 +130,7 @@ struct Candidate {
   std::unique_ptr<Tactic> tactic;
   double us = INFINITY;
   std::string failed;
-  bool nan = false;
+  std::vector<float> sample;  // of its results
 };
 
 class LayerTimer {
@@ -133,7 +140,6 @@ class LayerTimer {
 
   void time(std::vector<Candidate>& candidates) {
     std::int64_t workspace = 256, counters = 0;
-    bool clean = false;
     for (const Candidate& c : candidates) {
       workspace = std::max(workspace, c.tactic->workspace());
       counters = std::max(counters, c.tactic->counters());
@@ -149,38 +155,77 @@ class LayerTimer {
     }
     double best = INFINITY;
     for (Candidate& c : candidates) {
+      clear_outputs();
       round(c, std::max(4, stage_.copies()), 1);
-      c.nan = c.failed.empty() && has_nan();
-      clean = clean || (c.failed.empty() && !c.nan);
+      if (c.failed.empty()) c.sample = sample();
     }
-    // Where another candidate gives numbers on the same operands, one that gives NaN is wrong, however fast.
-    for (Candidate& c : candidates)
-      if (clean && c.nan) {
-        c.failed = "it gives NaN where other tactics give numbers";
-        c.us = INFINITY;
-      }
+    drop_outliers(candidates);
     for (const Candidate& c : candidates) best = std::min(best, c.us);
     for (Candidate& c : candidates)
       if (c.us <= 1.5 * best) round(c, std::max(20, stage_.copies()), 5);
   }
 
  private:
-  // In the first elements of each output.
-  bool has_nan() {
+  static constexpr std::int64_t kSample = 1 << 16;  // elements of an output
+
+  std::int64_t sampled(std::size_t o) const {
+    const PlanTensor& t = plan_.tensors[static_cast<std::size_t>(layer_.out[o].tensor)];
+    return std::clamp<std::int64_t>(element_count(t.dims) - layer_.out[o].offset, 0, kSample);
+  }
+  void clear_outputs() {
     for (std::size_t o = 0; o < layer_.out.size(); ++o) {
       const PlanTensor& t = plan_.tensors[static_cast<std::size_t>(layer_.out[o].tensor)];
-      if (!is_float(t.dtype)) continue;
-      const std::int64_t count =
-          std::min<std::int64_t>(element_count(t.dims) - layer_.out[o].offset, std::int64_t{1} << 16);
-      if (count <= 0) continue;
+      if (sampled(o) > 0)
+        PARE_CU(cuMemsetD8(stage_.at(0).out[o], 0, static_cast<std::size_t>(sampled(o) * size_of(t.dtype))));
+    }
+  }
+  // The first elements of each output, in units of 1 / 50 of its largest (E4M3, whose codes are coarse: 1 /
+  // 10), so that results of two tactics that are both right differ by less than 1. Codes may be two off.
+  std::vector<float> sample() {
+    std::vector<float> all;
+    for (std::size_t o = 0; o < layer_.out.size(); ++o) {
+      const PlanTensor& t = plan_.tensors[static_cast<std::size_t>(layer_.out[o].tensor)];
+      const std::int64_t count = sampled(o);
+      if (count == 0) continue;
       Tensor raw = Tensor::allocate(t.dtype, {count});
       PARE_CU(cuMemcpyDtoH(raw.mut<void>(), stage_.at(0).out[o], static_cast<std::size_t>(raw.bytes())));
       std::vector<float> values(static_cast<std::size_t>(count));
       convert(raw.view(), TensorView{DType::kF32, raw.dims(), values.data()});
+      float most = is_float(t.dtype) ? 1e-6f : 127.0f;
       for (const float v : values)
-        if (std::isnan(v)) return true;
+        if (std::isfinite(v)) most = std::max(most, std::fabs(v));
+      const float unit = most / (t.dtype == DType::kE4M3FN ? 10.0f : 50.0f);
+      for (const float v : values) all.push_back(v / unit);
     }
-    return false;
+    return all;
+  }
+  static bool agree(const std::vector<float>& a, const std::vector<float>& b) {
+    if (a.size() != b.size()) return false;
+    for (std::size_t i = 0; i < a.size(); ++i)
+      if (std::isnan(a[i]) != std::isnan(b[i]) || (a[i] != b[i] && std::fabs(a[i] - b[i]) > 1)) return false;
+    return true;
+  }
+  // What differs from the results that most tactics give on the same operands is wrong, however fast.
+  static void drop_outliers(std::vector<Candidate>& candidates) {
+    const Candidate* trusted = nullptr;
+    std::size_t most = 0;
+    for (const Candidate& c : candidates) {
+      if (!c.failed.empty()) continue;
+      std::size_t count = 0;
+      for (const Candidate& other : candidates)
+        count += other.failed.empty() && agree(c.sample, other.sample) ? 1 : 0;
+      const bool clean =
+          std::none_of(c.sample.begin(), c.sample.end(), [](float v) { return std::isnan(v); });
+      // Numbers before NaN; among equals the last, which is a library's or a simpler kernel.
+      const std::size_t score = count + (clean ? candidates.size() : 0);
+      if (score >= most) most = score, trusted = &c;
+    }
+    if (trusted == nullptr) return;
+    for (Candidate& c : candidates)
+      if (c.failed.empty() && !agree(trusted->sample, c.sample)) {
+        c.failed = "its results are not those of " + trusted->tactic->name();
+        c.us = INFINITY;
+      }
   }
 
   void round(Candidate& c, int launches, int repeats) {
@@ -231,6 +276,7 @@ bool is_library(const std::string& name) {
 
 std::string layer_key(const EnginePlan& plan, const PlanLayer& layer) {
   std::string text = fmt::format("{} {} {} {}", name(layer.kind), layer.op, layer.epsilon, layer.nan_zero);
+  if (copies_codes(layer)) text += fmt::format(" copy{}", layer.copy_zero == 0);
   for (const auto* views : {&layer.in, &layer.out})
     for (const PlanView& view : *views) {
       if (!view.present()) {
@@ -377,16 +423,16 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
       std::string why;
       if (allowed("cublaslt"))
         for (auto& t : lt_tactics(plan, first, "", 8, why))
-          candidates.push_back({std::move(t), INFINITY, ""});
+          candidates.push_back({std::move(t), INFINITY, "", {}});
       if (!why.empty()) report.declined.push_back(first.name + ": cublaslt: " + why);
       why.clear();
       if (allowed("split"))
         for (auto& t : split_tactics(plan, first, "", 4, why))
-          candidates.push_back({std::move(t), INFINITY, ""});
+          candidates.push_back({std::move(t), INFINITY, "", {}});
       why.clear();
       if (allowed("cudnn"))
         for (auto& t : cudnn_tactics(plan, first, "", 4, why))
-          candidates.push_back({std::move(t), INFINITY, ""});
+          candidates.push_back({std::move(t), INFINITY, "", {}});
       if (!why.empty()) report.declined.push_back(first.name + ": cudnn: " + why);
       if (!candidates.empty()) {
         LayerTimer(plan, first, rotate).time(candidates);
@@ -404,6 +450,11 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
           if (candidates[i].tactic->workspace() < candidates[best].tactic->workspace()) best = i;
         std::swap(candidates[0], candidates[best]);
       }
+      std::string line = fmt::format("{} ({} layers):", first.name, layers.size());
+      for (std::size_t i = 0; i < candidates.size() && i < 6; ++i)
+        line += fmt::format("{} {} {:.2f}", i == 0 ? "" : ",", short_name(candidates[i].tactic->name()),
+                            candidates[i].us);
+      log(line);
       std::vector<TimingCache::Entry> entries;
       for (const Candidate& c : candidates) {
         if (entries.size() == 8) break;

@@ -12,7 +12,9 @@ namespace pare::cuda {
 struct WgmmaSetup {
   LinearSizes s;
   DType x = DType::kUndefined, w = DType::kUndefined;
-  int width = 1;  // neighbours that the epilogue takes
+  int width = 1;           // neighbours that the epilogue takes
+  int bytes = 128;         // of k in a row of a stage: a window's pixel may have no more than 64
+  std::int64_t steps = 0;  // of that many bytes; a convolution goes over windows' pixels, then over channels
 };
 
 // "" and the setup, or why wgmma and the bulk copy engine cannot do this product.
@@ -21,8 +23,15 @@ std::string wgmma_setup(const EnginePlan& plan, const PlanLayer& layer, WgmmaSet
 // Barriers, copies by the bulk copy engine and wgmma_ for tiles of n columns; a cluster of `cluster` blocks.
 std::string wgmma_helpers(const WgmmaSetup& setup, int n, int cluster);
 
-// Tiles of `box` rows of a view [batch, rows, k].
-TensorMap wgmma_map(int slot, DType type, const LinearSizes& s, std::int64_t rows, std::int64_t pitch,
-                    std::int64_t step, int box);
+// Tiles of `box` rows of x and of the weights.
+TensorMap wgmma_x_map(const PlanLayer& layer, const WgmmaSetup& setup, int box);
+TensorMap wgmma_w_map(const WgmmaSetup& setup, int box);
+// A convolution's rows are gathered: what stands in front of the loop over steps (ROW is the tile's first
+// row), and the fetch of one step ($STEP$) to address TO, for the blocks in MASK (0: this one). For products
+// too.
+std::string wgmma_rows_code(const PlanLayer& layer, const char* row);
+std::string wgmma_fetch_code(const PlanLayer& layer, const WgmmaSetup& setup, const char* step,
+                             const char* to, const char* row, const char* bar, const char* batch,
+                             const char* mask);
 
 }  // namespace pare::cuda

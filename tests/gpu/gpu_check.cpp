@@ -3,6 +3,8 @@
 //   pare_gpu_check tactics MODEL BATCH PRECISION   every tactic of every layer against the plan's reference
 //   pare_gpu_check engine MODEL BATCH PRECISION    the tuned engine against the float32 CPU session, and its
 //   speed
+//   pare_gpu_check kernels MODEL BATCH PRECISION   texts of all generated kernels into the folder PARE_DUMP,
+//   for a look at what the assembler says about them; needs no GPU
 //
 // Prints a line a check; exit code 1 when one is beyond its tolerance. Tolerance, relative to the largest
 // value of an output: what is stored has rounding 2^-11 (float16) or 2^-8 (bfloat16), operands carry none of
@@ -15,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "datasets/dataset.h"
 #include "engine/base/error.h"
@@ -22,6 +25,7 @@
 #include "engine/build/lower_cpu.h"
 #include "engine/build/make_plan.h"
 #include "engine/build/memory_plan.h"
+#include "engine/cuda/kernel_source.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
@@ -38,7 +42,8 @@ double tolerance(const EnginePlan& plan, const TacticCheck& check) {
   for (const PlanLayer& layer : plan.layers)
     if (layer.name == check.layer) {
       const DType type = plan.tensors[static_cast<std::size_t>(layer.out[0].tensor)].dtype;
-      if (bits(type) == 8) return 1.01 / 127;  // the checker counts codes in 127ths
+      // The checker counts codes in 127ths.
+      if (bits(type) == 8 || copies_codes(layer)) return 1.01 / 127;
       // int8 codes among floats: one code of at least 32, what 2 deviations of random sums come to.
       if (layer.in.size() > kYScales) return 1.01 / 32;
     }
@@ -60,6 +65,23 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+int dump(const EnginePlan& plan) {
+  const char* folder = std::getenv("PARE_DUMP");
+  if (folder == nullptr) fail(ErrorCode::kUsage, "PARE_DUMP names no folder");
+  int count = 0;
+  for (const PlanLayer& layer : plan.layers) {
+    std::string why;
+    for (const cuda::KernelSource& s : cuda::generated_kernels(plan, layer, why)) {
+      std::string file = fmt::format("{}_{}_{}.cu", count++, layer.name, s.tactic);
+      for (char& c : file)
+        if (c == '/' || c == ':' || c == ' ') c = '_';
+      std::ofstream(std::string(folder) + "/" + file) << cuda::prelude() << s.code;
+    }
+  }
+  std::printf("%d kernels\n", count);
+  return 0;
+}
+
 int run(const std::string& mode, const std::string& path, std::int64_t batch, const std::string& precision) {
   Graph graph = load_model(path);
   SimplifyOptions simplest;
@@ -72,6 +94,7 @@ int run(const std::string& mode, const std::string& path, std::int64_t batch, co
   options.precision = precision_of(precision);
   EnginePlan plan = make_plan(sized, options);
   plan_memory(plan);
+  if (mode == "kernels") return dump(plan);
   EngineBackend& backend = cuda_backend();
   int bad = 0;
   if (mode == "tactics") {
@@ -138,7 +161,7 @@ int run(const std::string& mode, const std::string& path, std::int64_t batch, co
 
 int main(int argc, char** argv) {
   if (argc != 5) {
-    std::fprintf(stderr, "usage: pare_gpu_check tactics|engine MODEL BATCH fp32|fp16|bf16\n");
+    std::fprintf(stderr, "usage: pare_gpu_check tactics|engine|kernels MODEL BATCH fp32|fp16|bf16\n");
     return 2;
   }
   try {

@@ -16,6 +16,7 @@
 #include "engine/build/memory_plan.h"
 #include "engine/build/plan_reference.h"
 #include "engine/build/plan_view.h"
+#include "engine/build/precision_choice.h"
 #include "engine/ir/schema.h"
 #include "engine/run/session.h"
 #include "tests/unit/build/networks.h"
@@ -185,6 +186,59 @@ TEST(EnginePlan, QuantizersMoveIntoTheLayersBeforeThem) {
       Session session(lower_for_cpu(net.graph).graph, {&pool, true, false});
       EXPECT_GT(sqnr(session.run(inputs)[0], run_plan_reference(plan, inputs)[0]), 30);
     }
+}
+
+// Without its Q/DQ a layer rounds nothing; what was 30 dB from fake quantization stays within what its codes
+// cost.
+TEST(EnginePlan, LayersThatAreNotFasterInLowPrecisionStayFloat) {
+  const QuantizedAttention net(DType::kI8, true);
+  EnginePlan low = make_plan(net.graph);
+  const std::set<std::string> nodes = low_precision_nodes(low);
+  EXPECT_EQ(nodes.size(), 6u);
+  Graph changed = net.graph;
+  EXPECT_EQ(drop_quantization(changed, {"no such node"}), 0);
+  EXPECT_EQ(drop_quantization(changed, nodes), 8);  // four products of one activation, two of two
+  EnginePlan flat = make_plan(changed);
+  for (const PlanLayer& layer : flat.layers)
+    for (const PlanView& view : layer.out)
+      EXPECT_NE(bits(flat.tensors[static_cast<std::size_t>(view.tensor)].dtype), 8) << layer.name;
+  std::vector<Tensor> inputs = {random_input(net.graph.value(net.graph.inputs[0]), 3)};
+  EXPECT_GT(sqnr(run_plan_reference(low, inputs)[0], run_plan_reference(flat, inputs)[0]), 20);
+
+  // q, k and v are one layer: decided together, by that layer's time.
+  for (PlanLayer& layer : low.layers) layer.microseconds = layer.kind == LayerKind::kAttention ? 5 : 10;
+  for (PlanLayer& layer : flat.layers)
+    layer.microseconds = layer.kind == LayerKind::kAttention ? 4 : layer.out[0].dims.back() == 32 ? 11 : 10;
+  const auto faster = faster_as_float(low, flat);
+  EXPECT_EQ(faster.size(), 5u);  // all but the last product; equal is not faster in low precision
+  explain_float(flat, low, faster);
+  EXPECT_EQ(left_float(flat).size(), 5u);
+  EXPECT_EQ(low_precision_nodes(low).size(), 6u);
+}
+
+// x -> norm -> product, and the norm is also a residual: one kernel leaves both forms of it.
+TEST(EnginePlan, FloatsAndCodesOfOneValueAreOneLayersOutputs) {
+  for (const DType type : {DType::kE4M3FN, DType::kI8}) {
+    QuantizedAttention net(type, true);
+    Graph& g = net.graph;
+    const ValueId x = g.outputs[0];
+    const ValueId ones = net.constant(net.floats({32}, 1)), norm = net.op("LayerNormalization", {x, ones});
+    const auto layer = [&](ValueId in) {
+      const ValueId w = net.fake(net.constant(net.floats({32, 32}, 0.2f)), net.step(type, 0.2f), type);
+      return net.op("MatMul", {net.fake(in, net.step(type, 1), type), w});
+    };
+    const ValueId first = net.op("Relu", {net.op("Add", {layer(norm), norm})});
+    g.outputs = {net.op("Add", {layer(first), first})};
+    infer_shapes(g);
+    const EnginePlan plan = make_plan(g);
+    // The four of the attention, the norm, two products; no quantizer is a kernel of its own but the input's.
+    EXPECT_EQ(count_kernels(plan), 7) << to_text(plan);
+    EXPECT_EQ(std::count_if(plan.layers.begin(), plan.layers.end(), copies_codes), 2);
+    ThreadPool pool(2);
+    std::vector<Tensor> inputs = {random_input(g.value(g.inputs[0]), 3)};
+    Session session(lower_for_cpu(g).graph, {&pool, true, false});
+    EXPECT_GT(sqnr(session.run(inputs)[0], run_plan_reference(plan, inputs)[0]), 25);
+  }
 }
 
 TEST(EnginePlan, MemoryIsSharedOnlyByValuesOfDifferentTimes) {
