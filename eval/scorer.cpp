@@ -23,6 +23,8 @@ Scorer::Scorer(const std::vector<std::string>& metrics, const Dataset& data,
   if (wants("cer")) text_.emplace(data.spec());
   if (data.has_tokens() && (wants("perplexity") || wants("kl") || wants("token_agreement")))
     tokens_.emplace();
+  for (std::size_t i = 0; i < data.inputs().size(); ++i)
+    if (data.inputs()[i].name == "attention_mask") mask_ = static_cast<int>(i);
   if (wants("box_agreement") && compared) boxes_.emplace(data.spec().boxes, outputs);
 }
 
@@ -33,16 +35,23 @@ void Scorer::add(const std::vector<Tensor>& outputs, const Batch& batch, const s
   if (tokens_)
     tokens_->add(outputs.at(0), batch.targets, reference == nullptr ? nullptr : reference->data(), pool);
   if (text_) text_->add(to_float32(outputs.at(0).view()).view(), batch.texts);
-  if (reference != nullptr) compare(outputs, *reference);
+  if (reference != nullptr) compare(outputs, batch, *reference);
 }
 
-void Scorer::compare(const std::vector<Tensor>& outputs, const std::vector<Tensor>& reference) {
+void Scorer::compare(const std::vector<Tensor>& outputs, const Batch& batch,
+                     const std::vector<Tensor>& reference) {
   outputs_.resize(outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) outputs_[i].add(reference[i].view(), outputs[i].view());
   if (wants("top1_agreement"))
     top1_agreement_.add(to_float32(outputs.at(0).view()).view(),
                         Tensor::ints(largest_outputs(reference.at(0))).view());
   if (boxes_) boxes_->add(reference, outputs);
+  if (wants("embedding_cosine")) {
+    const bool masked = mask_ >= 0 && static_cast<std::size_t>(mask_) < batch.inputs.size() &&
+                        batch.inputs[static_cast<std::size_t>(mask_)].dtype() == DType::kI64;
+    embeddings_.add(reference.at(0), outputs.at(0),
+                    masked ? &batch.inputs[static_cast<std::size_t>(mask_)] : nullptr);
+  }
   if (wants("frame_agreement")) {
     const Tensor a = to_float32(reference.at(0).view()), b = to_float32(outputs.at(0).view());
     const auto limit = static_cast<float>(threshold_);
@@ -65,6 +74,7 @@ MetricValues Scorer::values() const {
   if (wants("token_agreement") && tokens_) out["token_agreement"] = tokens_->agreement();
   if (wants("top1_agreement")) out["top1_agreement"] = top1_agreement_.share();
   if (boxes_) out["box_agreement"] = boxes_->share();
+  if (wants("embedding_cosine")) out["embedding_cosine"] = embeddings_.mean();
   if (wants("frame_agreement"))
     out["frame_agreement"] =
         frames_ == 0 ? 0 : static_cast<double>(frames_alike_) / static_cast<double>(frames_);

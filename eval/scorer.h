@@ -11,6 +11,7 @@
 #include "eval/evaluate.h"
 #include "eval/task/boxes.h"
 #include "eval/task/ctc.h"
+#include "eval/task/embedding.h"
 #include "eval/task/text.h"
 
 namespace pare {
@@ -31,7 +32,7 @@ class Scorer {
 
  private:
   bool wants(const char* name) const;
-  void compare(const std::vector<Tensor>& outputs, const std::vector<Tensor>& reference);
+  void compare(const std::vector<Tensor>& outputs, const Batch& batch, const std::vector<Tensor>& reference);
 
   std::vector<std::string> metrics_;
   bool compared_;
@@ -40,6 +41,8 @@ class Scorer {
   std::optional<CtcText> text_;
   std::optional<BoxAgreement> boxes_;
   std::optional<TokenMetrics> tokens_;
+  EmbeddingCosine embeddings_;
+  int mask_ = -1;  // which input is attention_mask
   std::int64_t frames_ = 0, frames_alike_ = 0;
   std::vector<Comparison> outputs_;
 };

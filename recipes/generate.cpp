@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <span>
 
+#include "datasets/text/chat_template.h"
 #include "datasets/text/tokenizer.h"
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
@@ -45,8 +47,8 @@ struct Generator::State {
     return options;
   }
 
-  std::vector<std::int64_t> encode(const std::string& prompt) const {
-    std::vector<std::int64_t> ids = tokenizer.encode(prompt, true);
+  std::vector<std::int64_t> encode(const std::string& prompt, bool special) const {
+    std::vector<std::int64_t> ids = tokenizer.encode(prompt, special);
     if (ids.empty())
       throw make_error(ErrorCode::kUsage, "the prompt has no tokens").hint("give a text to go on with");
     const std::int64_t context = checkpoint.config.context;
@@ -116,8 +118,18 @@ Generator::Generator(const std::string& checkpoint, ThreadPool* pool)
     : state_(std::make_unique<State>(checkpoint, pool)) {}
 Generator::~Generator() = default;
 
+std::string Generator::dialogue(const Json& messages) const {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  ChatOptions options;
+  options.generation_prompt = true;
+  options.now = static_cast<std::int64_t>(now) + local.tm_gmtoff;
+  return ChatTemplate(state_->tokenizer.spec()).render(messages, options);
+}
+
 std::vector<float> Generator::logits(const std::string& prompt) {
-  const std::vector<std::int64_t> ids = state_->encode(prompt);
+  const std::vector<std::int64_t> ids = state_->encode(prompt, true);
   state_->begin(static_cast<std::int64_t>(ids.size()));
   const std::span<const float> row = state_->step(ids);
   return {row.begin(), row.end()};
@@ -126,7 +138,7 @@ std::vector<float> Generator::logits(const std::string& prompt) {
 Generated Generator::run(const std::string& prompt, const GenerateOptions& options) {
   State& s = *state_;
   Generated result;
-  result.prompt = s.encode(prompt);
+  result.prompt = s.encode(prompt, options.special);
   TokenSampler sampler(options.sampling);
   const auto room = s.checkpoint.config.context - static_cast<std::int64_t>(result.prompt.size());
   s.begin(static_cast<std::int64_t>(result.prompt.size()) + std::min(room, options.most));

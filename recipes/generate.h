@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/json_fwd.h"
 #include "engine/base/thread_pool.h"
 #include "engine/run/token_sampler.h"
 
@@ -16,6 +17,7 @@ struct GenerateOptions {
   SamplingOptions sampling;
   std::vector<std::string> stop;  // the text ends before the first of these
   bool to_the_end = false;        // end tokens do not stop it
+  bool special = true;            // the tokenizer's own tokens stand around the prompt; a dialogue has them
   ThreadPool* pool = nullptr;     // required
 };
 
@@ -34,6 +36,9 @@ class Generator {
 
   // Error kUsage: an empty prompt, or one that does not fit into the model's context with one token more.
   Generated run(const std::string& prompt, const GenerateOptions& options);
+  // The text of a dialogue up to where the model's answer begins, with today's date where the template wants
+  // one. To be run without `special`. Errors: those of datasets/text/chat_template.h.
+  std::string dialogue(const Json& messages) const;
   // Logits of the last position of a prompt, [vocabulary].
   std::vector<float> logits(const std::string& prompt);
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "datasets/source.h"
+#include "datasets/text/chat_template.h"
 #include "datasets/text/tokenizer.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
@@ -51,21 +53,46 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
+struct Text {
+  std::string text;
+  bool dialogue = false;  // its template has put special tokens where they belong
+};
+
+// Dialogues of data are rendered on this day (26 July 2024), so that they are the same every day.
+constexpr std::int64_t kDay = 1721952000;
+
+// The text of an entry: that of its field, or its messages by the chat template.
+Text text_of_entry(const Json& entry, const DatasetSpec& spec, std::optional<ChatTemplate>& chat,
+                   const std::string& where) {
+  std::string field = spec.field.empty() ? "text" : spec.field;
+  if (spec.field.empty() && entry.is_object() && !entry.contains("text"))
+    for (const char* key : {"messages", "conversation"})
+      if (entry.contains(key)) field = key;
+  const Json& value = json_member(entry, field.c_str(), where);
+  if (!value.is_array()) return {json_string(entry, field.c_str(), where), false};
+  if (!chat) chat.emplace(*spec.tokens);
+  Json dialogue = entry;
+  if (field != "messages") dialogue["messages"] = value;
+  ChatOptions options;
+  options.now = kDay;
+  return {with_context(where, [&] { return chat->render(dialogue, options); }), true};
+}
+
 // The texts of one file: itself, its lines, or the entries of a .jsonl.
-std::vector<std::string> texts_of(const std::string& file, const DatasetSpec& spec) {
+std::vector<Text> texts_of(const std::string& file, const DatasetSpec& spec,
+                           std::optional<ChatTemplate>& chat) {
   const std::string text = read_text_file(file, limits::kMaxTextBytes);
-  std::vector<std::string> texts;
+  std::vector<Text> texts;
   if (file_extension(file) == ".jsonl") {
-    const std::string field = spec.field.empty() ? "text" : spec.field;
     std::size_t number = 0;
     for (const std::string_view line : lines_of(text)) {
       const std::string where = fmt::format("{}: entry {}", file, ++number);
-      texts.push_back(json_string(parse_json(line, where), field.c_str(), where));
+      texts.push_back(text_of_entry(parse_json(line, where), spec, chat, where));
     }
   } else if (spec.join == "lines") {
-    for (const std::string_view line : lines_of(text)) texts.emplace_back(line);
+    for (const std::string_view line : lines_of(text)) texts.push_back({std::string(line), false});
   } else {
-    texts.push_back(text);
+    texts.push_back({text, false});
   }
   return texts;
 }
@@ -144,9 +171,9 @@ class TextSource final : public Source {
       lead_ = 1;
     }
     for (const std::string& file : files_of(spec.path))
-      for (const std::string& text : texts_of(file, spec)) {
-        if (spec.bos == "begin") tokens_.push_back(bos_of(spec));
-        const std::vector<std::int64_t> ids = tokenizer.encode(text);
+      for (const Text& text : texts_of(file, spec, chat_)) {
+        if (spec.bos == "begin" && !text.dialogue) tokens_.push_back(bos_of(spec));
+        const std::vector<std::int64_t> ids = tokenizer.encode(text.text);
         tokens_.insert(tokens_.end(), ids.begin(), ids.end());
       }
     const auto total = static_cast<std::int64_t>(tokens_.size());
@@ -162,18 +189,18 @@ class TextSource final : public Source {
 
   void read_lines(const DatasetSpec& spec, const Tokenizer& tokenizer) {
     const bool special = spec.bos != "none";
-    const std::vector<std::int64_t> before = special ? spec.tokens->before : std::vector<std::int64_t>{},
-                                    after = special ? spec.tokens->after : std::vector<std::int64_t>{};
-    const auto around = static_cast<std::int64_t>(before.size() + after.size());
-    if (around >= window_)
+    const std::vector<std::int64_t> none, &before = special ? spec.tokens->before : none,
+                                          &after = special ? spec.tokens->after : none;
+    if (static_cast<std::int64_t>(before.size() + after.size()) >= window_)
       fail(ErrorCode::kUsage, "a window of {} has room for special tokens only", window_);
     for (const std::string& file : files_of(spec.path))
-      for (const std::string& text : texts_of(file, spec)) {
-        std::vector<std::int64_t> ids = tokenizer.encode(text);
-        if (static_cast<std::int64_t>(ids.size()) > window_ - around)
-          ids.resize(static_cast<std::size_t>(window_ - around));
-        ids.insert(ids.begin(), before.begin(), before.end());
-        ids.insert(ids.end(), after.begin(), after.end());
+      for (const Text& text : texts_of(file, spec, chat_)) {
+        const auto &front = text.dialogue ? none : before, &back = text.dialogue ? none : after;
+        const auto room = static_cast<std::size_t>(window_) - front.size() - back.size();
+        std::vector<std::int64_t> ids = tokenizer.encode(text.text);
+        if (ids.size() > room) ids.resize(room);
+        ids.insert(ids.begin(), front.begin(), front.end());
+        ids.insert(ids.end(), back.begin(), back.end());
         if (ids.empty()) continue;
         windows_.push_back(
             {static_cast<std::int64_t>(tokens_.size()), static_cast<std::int64_t>(ids.size()), 1});
@@ -194,7 +221,8 @@ class TextSource final : public Source {
   }
 
   std::int64_t window_ = 0;
-  std::int64_t lead_ = 0, bos_ = 0;  // lead_ 1: bos_ begins each window
+  std::optional<ChatTemplate> chat_;  // made for the first dialogue
+  std::int64_t lead_ = 0, bos_ = 0;   // lead_ 1: bos_ begins each window
   std::vector<std::int64_t> tokens_;
   std::vector<Window> windows_;
 };

@@ -49,7 +49,9 @@ struct TokenizerSpec {
   std::vector<Step> normalizers, pre_tokenizers, decoders;
   std::vector<std::int64_t> before, after;  // special tokens around one text
   std::int64_t bos = -1, eos = -1;          // -1: not said
-  std::string chat_template;                // "" when there is none
+  // Special tokens by the names that templates know them by: ("bos_token", "<s>").
+  std::vector<std::pair<std::string, std::string>> special_names;
+  std::string chat_template;  // "" when there is none
 };
 
 }  // namespace pare

@@ -1,6 +1,7 @@
 #include "graphsurgeon/checkpoint/checkpoint.h"
 
 #include "engine/base/error.h"
+#include "engine/base/json.h"
 #include "engine/base/paths.h"
 #include "graphsurgeon/checkpoint/read_quantized.h"
 #include "graphsurgeon/checkpoint/tokenizer_json.h"
@@ -24,6 +25,15 @@ Checkpoint open_checkpoint(const std::string& path) {
         .at(path)
         .hint("download it with the weights");
   checkpoint.config = read_model_config(config);
+  // Chat models end a turn with tokens that only this file names.
+  const std::string generation = join_path(path, "generation_config.json");
+  if (is_regular_file(generation)) {
+    const Json json = read_json_file(generation);
+    const auto ends = json.is_object() ? json.find("eos_token_id") : json.end();
+    if (ends != json.end())
+      for (const Json& id : ends->is_array() ? *ends : Json::array({*ends}))
+        if (id.is_number_integer()) checkpoint.config.eos.push_back(id.get<std::int64_t>());
+  }
   checkpoint.quantization = read_quantization_config(path);
   checkpoint.weights = checkpoint.stored = open_safetensors_weights(path);
   if (checkpoint.quantization.active()) {

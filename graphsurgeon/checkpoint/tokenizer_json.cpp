@@ -326,15 +326,38 @@ class Reader {
   Ids ids_;
 };
 
-// "<s>" or {"content": "<s>", ...}; -1 when it is none of the pieces.
+// "<s>" or {"content": "<s>", ...}; "" when it is neither.
+std::string token_text(const Json& value) {
+  return value.is_object() ? text(value, "content") : value.is_string() ? value.get<std::string>() : "";
+}
+
+// -1 when it is none of the pieces.
 std::int64_t named_token(const Json& config, const char* key, const TokenizerSpec& spec) {
   const auto found = config.find(key);
   if (found == config.end()) return -1;
-  const std::string name = found->is_object()   ? text(*found, "content")
-                           : found->is_string() ? found->get<std::string>()
-                                                : "";
+  const std::string name = token_text(*found);
   const auto at = std::find(spec.pieces.begin(), spec.pieces.end(), name);
   return name.empty() || at == spec.pieces.end() ? -1 : at - spec.pieces.begin();
+}
+
+// Every "..._token" of a config that has a text, unless it is known already.
+void add_special_names(const Json& config, TokenizerSpec& spec) {
+  for (const auto& [key, value] : config.items()) {
+    const std::string name = key, token = token_text(value);
+    if (token.empty() || name.size() < 6 || name.compare(name.size() - 6, 6, "_token") != 0) continue;
+    const auto same = [&](const auto& known) { return known.first == name; };
+    if (std::none_of(spec.special_names.begin(), spec.special_names.end(), same))
+      spec.special_names.emplace_back(name, token);
+  }
+}
+
+// A text, or a list of {"name", "template"}, of which that named "default" counts.
+std::string chat_template(const Json& config) {
+  const auto found = config.find("chat_template");
+  if (found == config.end() || !found->is_array()) return text(config, "chat_template");
+  for (const Json& one : *found)
+    if (one.is_object() && text(one, "name") == "default") return text(one, "template");
+  return "";
 }
 
 }  // namespace
@@ -356,8 +379,14 @@ TokenizerSpec read_tokenizer(const std::string& folder) {
     if (config.is_object()) {
       spec.bos = named_token(config, "bos_token", spec);
       spec.eos = named_token(config, "eos_token", spec);
-      spec.chat_template = text(config, "chat_template");
+      spec.chat_template = chat_template(config);
+      add_special_names(config, spec);
     }
+  }
+  const std::string map_path = join_path(folder, "special_tokens_map.json");
+  if (is_regular_file(map_path)) {
+    const Json map = read_json_file(map_path);
+    if (map.is_object()) add_special_names(map, spec);
   }
   const std::string jinja = join_path(folder, "chat_template.jinja");
   if (is_regular_file(jinja)) spec.chat_template = read_text_file(jinja, limits::kMaxRecipeBytes);

@@ -150,7 +150,9 @@ ModelConfig gguf_config(const GgufFile& file) {
   if (c.head_size > 0) c.rope.partial = static_cast<double>(turning) / static_cast<double>(c.head_size);
   c.local_rope = c.rope;
   c.window = arch == "phi3" ? 0 : size("attention.sliding_window", 0);
-  for (const auto& [key, list] : {std::pair("bos", &c.bos), std::pair("eos", &c.eos)})
+  // eot: the end of a turn, where a chat model stops.
+  for (const auto& [key, list] :
+       {std::pair("bos", &c.bos), std::pair("eos", &c.eos), std::pair("eot", &c.eos)})
     if (const std::int64_t id = file.integer(std::string("tokenizer.ggml.") + key + "_token_id", -1); id >= 0)
       list->push_back(id);
   return c;

@@ -83,6 +83,13 @@ class Builder {
     if (file_.integer("tokenizer.ggml.add_eos_token", 0) != 0 && spec_.eos >= 0)
       spec_.after.push_back(spec_.eos);
     spec_.chat_template = file_.text("tokenizer.chat_template", "");
+    for (const auto& [key, name] :
+         {std::pair("bos_token_id", "bos_token"), std::pair("eos_token_id", "eos_token"),
+          std::pair("unknown_token_id", "unk_token"), std::pair("seperator_token_id", "sep_token"),
+          std::pair("padding_token_id", "pad_token"), std::pair("cls_token_id", "cls_token"),
+          std::pair("mask_token_id", "mask_token")})
+      if (const std::int64_t id = token((std::string("tokenizer.ggml.") + key).c_str()); id >= 0)
+        spec_.special_names.emplace_back(name, spec_.pieces[static_cast<std::size_t>(id)]);
     return std::move(spec_);
   }
 

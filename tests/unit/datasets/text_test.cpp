@@ -116,6 +116,37 @@ TEST_F(TextData, EntriesOfJsonLinesAreTexts) {
   EXPECT_ERROR(Dataset(json, kIds), "entry 1", "'text' is missing");
 }
 
+TEST_F(TextData, EntriesMayBeDialogues) {
+  folder_.write("d.jsonl",
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"one two\"}]}\n{\"text\":\"three\"}\n"
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"four\"},{\"role\":\"assistant\",\"content\":"
+                "\"five\"}]}\n");
+  auto tokens = std::make_shared<TokenizerSpec>(*tokenizer_named("smollm"));
+  tokens->bos = 0;
+  tokens->before = {0};
+  tokens->special_names = {{"eos_token", "!"}};
+  tokens->chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}";
+  DatasetSpec lines = spec(":window=30,join=lines,bos=begin");
+  lines.path = folder_.file("d.jsonl");
+  lines.tokens = tokens;
+  const Tokenizer tokenizer(*tokens);
+  Dataset data(lines, kIds);
+  ASSERT_EQ(data.sample_count(), 3);
+  const Batch batch = data.read(0, 3);
+  // A dialogue has the special tokens of its template only; a text those of the post-processor.
+  const std::vector<std::int64_t> want[] = {tokenizer.encode("<user>one two!"),
+                                            tokenizer.encode("three", true),
+                                            tokenizer.encode("<user>four!<assistant>five!")};
+  for (std::size_t s = 0; s < 3; ++s)
+    for (std::size_t i = 0; i < 30; ++i)
+      EXPECT_EQ(batch.inputs[0].as<std::int64_t>()[30 * s + i], i < want[s].size() ? want[s][i] : 0)
+          << s << " " << i;
+  tokens->chat_template = "{{ raise_exception('no') }}";
+  EXPECT_ERROR(Dataset(lines, kIds), "entry 1", "refuses these messages: no");
+  tokens->chat_template.clear();
+  EXPECT_ERROR(Dataset(lines, kIds), "no chat template");
+}
+
 TEST_F(TextData, WhatMakesNoWindowIsRefused) {
   EXPECT_ERROR(Dataset(spec(":window=4000"), kIds), "tokens, and one window takes 4000");
   DatasetSpec small = spec(":window=32");

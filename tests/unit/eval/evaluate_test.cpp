@@ -186,14 +186,6 @@ TEST_F(EvaluateTest, OtherModelsAndLabelsAreRefused) {
   bare.labels.clear();
   Dataset unlabelled(bare, model_inputs(model(0)));
   EXPECT_THROW(evaluate(model(0), model(0.5f), unlabelled, options()), Error);
-  EvaluateOptions later = options();
-  later.metrics = {"embedding_cosine"};
-  try {
-    evaluate(model(0), model(0.5f), data, later);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "eval/scorer.h"
 #include "eval/task/boxes.h"
 #include "eval/task/ctc.h"
+#include "eval/task/embedding.h"
 #include "eval/task/text.h"
 #include "tests/unit/datasets/errors.h"
 #include "tests/unit/datasets/temporary.h"
@@ -310,8 +311,46 @@ TEST(CheckMetrics, SaysWhatTheDataLacks) {
   EXPECT_ERROR(check("cer", ":labels=" + folder.file("t.txt")), "needs alphabet");
   EXPECT_ERROR(check("box_agreement", ""), "needs description of boxes");
   EXPECT_ERROR(check("perplexity", ""), "needs text");
-  EXPECT_ERROR(check("embedding_cosine", ""), "unsupported", "box_agreement");
+  EXPECT_ERROR(check("embedding_cosine", ""), "compares with a reference");
   check("cer", ":labels=" + folder.file("t.txt") + ",alphabet=" + folder.file("t.txt"));
+}
+
+// --- embeddings
+
+TEST(EmbeddingCosineTest, MeansOverTheMarkedTokens) {
+  // Two samples of three tokens of two values; the third token of the second is padding.
+  const Tensor r = Tensor::from<float>(DType::kF32, {2, 3, 2}, {1, 0, 0, 1, 2, 2, 1, 0, 1, 0, 9, 9});
+  const Tensor c = Tensor::from<float>(DType::kF32, {2, 3, 2}, {3, 0, 0, 0, 0, 0, 0, 5, 0, 5, -7, 100});
+  const Tensor mask = Tensor::from<std::int64_t>(DType::kI64, {2, 3}, {1, 1, 1, 1, 1, 0});
+  EmbeddingCosine cosine;
+  EXPECT_EQ(cosine.mean(), 0);
+  cosine.add(r, c, &mask);
+  // (3, 3) against (3, 0): 1 / sqrt(2); (2, 0) against (0, 10): 0. Two roundings of doubles below 1.
+  EXPECT_NEAR(cosine.mean(), std::sqrt(0.5) / 2, 4e-16);
+  EmbeddingCosine all;
+  all.add(r, c, nullptr);  // (11, 9) against (-7, 110)
+  EXPECT_NEAR(all.mean(), (std::sqrt(0.5) + (11 * -7 + 9 * 110) / std::sqrt(202.0 * 12149.0)) / 2, 4e-16);
+}
+
+TEST(EmbeddingCosineTest, EmbeddingsThemselvesAndUglyOnes) {
+  const auto one = [](std::vector<float> r, std::vector<float> c) {
+    EmbeddingCosine cosine;
+    const Dims dims = {1, static_cast<std::int64_t>(r.size())};
+    cosine.add(Tensor::from(DType::kF32, dims, r), Tensor::from(DType::kF32, dims, c), nullptr);
+    return cosine.mean();
+  };
+  EXPECT_EQ(one({3, 4}, {3, 4}), 1);
+  EXPECT_EQ(one({3, 4}, {-6, -8}), -1);
+  EXPECT_EQ(one({0, 0}, {0, 0}), 1);
+  EXPECT_EQ(one({0, 0}, {1, 0}), 0);
+  EXPECT_EQ(one({1, NAN}, {1, 1}), 0);
+  EXPECT_EQ(one({1, INFINITY}, {1, 1}), 0);
+  EXPECT_EQ(one({1e30F, 0}, {1e30F, 0}), 1);  // squares within doubles
+  EmbeddingCosine cosine;
+  EXPECT_ERROR(cosine.add(Tensor::from<float>(DType::kF32, {1, 2}, {1, 1}),
+                          Tensor::from<float>(DType::kF32, {2, 1}, {1, 1}), nullptr),
+               "embeddings are");
+  EXPECT_ERROR(cosine.add(Tensor::scalar(1.0F), Tensor::scalar(1.0F), nullptr), "embeddings are");
 }
 
 }  // namespace
