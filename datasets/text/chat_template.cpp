@@ -40,6 +40,19 @@ const Json& messages_of(const Json& json) {
   return *list;
 }
 
+// What a model thought has had several names: templates find it under two of them, as transformers has it.
+Json with_reasoning(const Json& message) {
+  for (const char* key : {"reasoning_content", "thinking", "reasoning"}) {
+    const auto found = message.find(key);
+    if (found == message.end() || found->is_null()) continue;
+    Json aliased = {{"thinking", *found}};
+    for (const auto& [name, value] : message.items()) aliased[name] = value;
+    aliased["reasoning_content"] = *found;
+    return aliased;
+  }
+  return message;
+}
+
 }  // namespace
 
 ChatTemplate::ChatTemplate(const TokenizerSpec& spec)
@@ -60,7 +73,9 @@ ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 std::string ChatTemplate::render(const Json& messages, const ChatOptions& options) const {
   jinja::Dict names;
   for (const auto& [name, text] : state_->tokens) names.set(name, jinja::Value::text(text));
-  names.set("messages", jinja::from_json(messages_of(messages)));
+  Json list = Json::array();
+  for (const Json& message : messages_of(messages)) list.push_back(with_reasoning(message));
+  names.set("messages", jinja::from_json(list));
   for (const char* key : {"tools", "documents"}) names.set(key, jinja::Value::none());
   if (messages.is_object())
     for (const auto& [key, value] : messages.items())

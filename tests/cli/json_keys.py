@@ -68,6 +68,7 @@ def commands(folder):
     yield ['inspect', quantized, '--layers']
     yield ['convert', quantized, '-o', folder + '/checkpoint', '--to', 'compressed_tensors']
     yield ['generate', os.path.join(SOURCE, 'tests', 'golden', 'generate'), '--prompt', 'abc', '--max-tokens', '3']
+    yield ['generate', os.path.join(SOURCE, 'tests', 'golden', 'generate'), '--chat', '--system', 'x', '--prompt', 'abc', '--max-tokens', '3']
     yield ['infer', RESNET, '--input', f'image={folder}/x.npy']
     yield ['surgeon', 'simplify', RESNET, '-o', folder + '/small.onnx']
     yield ['surgeon', 'convert-opset', os.path.join(FASHION, 'vit.onnx'), '--opset', '11', '-o', folder + '/older.onnx']

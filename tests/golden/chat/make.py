@@ -46,6 +46,7 @@ DIALOGUES = {
     'prompt': {'messages': [m('user', 'Write a haiku.')], 'generation_prompt': True},
     'long': {'messages': [m('system', 'S')] + [m(r, f'{r} {i}') for i in range(4) for r in ('user', 'assistant')] + [m('user', 'last')], 'generation_prompt': True},
     'thinking': {'messages': [m('user', 'Why?'), m('assistant', '<think>\nHm. So.\n</think>\n\nBecause.'), m('user', 'Really?'), m('assistant', '<think>\nYes\n</think>\n\nYes.')]},
+    'reasoning': {'messages': [m('user', 'Why?'), m('assistant', 'Because.', reasoning_content='Hm.\n'), m('user', 'Really?'), m('assistant', 'Yes.', reasoning='Sure?', thinking=None)]},
     'parts': {'messages': [m('system', [{'type': 'text', 'text': 'Sys'}]), m('user', [{'type': 'text', 'text': ' one '}, {'type': 'text', 'text': 'two'}]), m('assistant', 'ok')]},
     'tools': {'messages': [m('system', 'Use tools.'), m('user', 'Weather in Zürich?'), m('assistant', '', tool_calls=CALL), m('tool', '{"degrees": 21}', name='get_weather', tool_call_id='abcde1234'), m('assistant', '21 degrees.'), m('user', 'Thanks')], 'tools': TOOLS, 'generation_prompt': True},
     'roles': {'messages': [m('assistant', 'I begin'), m('user', 'No'), m('user', 'twice'), m('observer', 'hm')]},

@@ -6,6 +6,7 @@
 
 #include "datasets/text/tokenizer.h"
 #include "engine/base/error.h"
+#include "engine/base/json.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
 #include "recipes/generate.h"
@@ -47,6 +48,16 @@ TEST_F(GenerateTest, GreedyTokensAreThoseOfTheWholeText) {
     ids.push_back(token);
   }
   EXPECT_EQ(got.text, Tokenizer(checkpoint_tokenizer(model())).decode(got.tokens));
+}
+
+TEST_F(GenerateTest, DialoguesBecomePrompts) {
+  const Json messages = {{{"role", "system"}, {"content", " be "}}, {{"role", "user"}, {"content", "abc"}}};
+  const std::string prompt = generator_.dialogue(messages);
+  EXPECT_EQ(prompt, "s be u abc a ");
+  GenerateOptions plain = options(2);
+  plain.special = false;
+  EXPECT_EQ(generator_.run(prompt, plain).prompt, Tokenizer(checkpoint_tokenizer(model())).encode(prompt));
+  EXPECT_ERROR(generator_.dialogue(Json::array()), "no messages");
 }
 
 TEST_F(GenerateTest, SeedsDecideDraws) {
