@@ -41,6 +41,31 @@ Tensor plain_floats(const Tensor& from, float offset) {
   return to;
 }
 
+// longrope: texts up to the original context turn by the short factors, longer ones by the long. The tables
+// then hold the rows of the short ones in front, and a text that is longer reads behind them.
+bool turns_by_length(const RopeConfig& rope, std::int64_t positions) {
+  return rope.type == "longrope" && rope.original_context > 0 && positions > rope.original_context &&
+         rope.short_factor != rope.long_factor;
+}
+
+Tensor joined_rows(const Tensor& front, const Tensor& back) {
+  Tensor all = Tensor::allocate(DType::kF32, {front.dims()[0] + back.dims()[0], back.dims()[1]});
+  std::copy_n(front.as<float>(), front.size(), all.mut<float>());
+  std::copy_n(back.as<float>(), back.size(), all.mut<float>() + front.size());
+  return all;
+}
+
+// position_rows, moved behind the short rows when the last position is beyond the original context.
+ValueId places_by_length(NetBuilder& net, const Graph& graph, std::int64_t original) {
+  if (const ValueId known = graph.find_value("rope.places_out"); known != ValueId::kNone) return known;
+  const ValueId last = net.op("Gather", {net.positions(), net.number(std::int64_t{-1})}, {}, "rope.last");
+  const ValueId beyond = net.op("GreaterOrEqual", {last, net.number(original)}, {}, "rope.beyond");
+  const ValueId one =
+      net.op("Cast", {beyond}, {{"to", static_cast<std::int64_t>(DType::kI64)}}, "rope.beyond.number");
+  const ValueId shift = net.op("Mul", {one, net.number(original)}, {}, "rope.shift");
+  return net.op("Add", {net.position_rows(), shift}, {}, "rope.places");
+}
+
 void refuse_nonfinite(const Tensor& tensor, const std::string& name, const std::string& where) {
   std::int64_t nan = 0, inf = 0;
   const auto* x = tensor.as<float>();
@@ -326,9 +351,15 @@ ValueId NetBuilder::position_rows() {
 ValueId NetBuilder::rotate(ValueId x, std::int64_t heads, bool local, const std::string& name) {
   const RopeConfig& rope = local ? config_.local_rope : config_.rope;
   const auto i = static_cast<std::size_t>(local ? 1 : 0);
+  const std::int64_t count = options_.context > 0 ? options_.context : config_.context;
+  const bool both = turns_by_length(rope, count);
   if (cos_[i] == ValueId::kNone) {
-    const std::int64_t count = options_.context > 0 ? options_.context : config_.context;
     RopeTables tables = make_rope_tables(rope, config_.head_size, config_.context, count);
+    if (both) {
+      const RopeTables front =
+          make_rope_tables(rope, config_.head_size, config_.context, rope.original_context);
+      tables = {joined_rows(front.cosines, tables.cosines), joined_rows(front.sines, tables.sines)};
+    }
     cos_[i] = constant(local ? "rope.local_cos" : "rope.cos", std::move(tables.cosines));
     sin_[i] = constant(local ? "rope.local_sin" : "rope.sin", std::move(tables.sines));
   }
@@ -336,7 +367,8 @@ ValueId NetBuilder::rotate(ValueId x, std::int64_t heads, bool local, const std:
   if (rope.interleaved) attrs["interleaved"] = std::int64_t{1};
   const std::int64_t dim = 2 * graph_.value(cos_[i]).constant.dims()[1];
   if (dim != config_.head_size) attrs["rotary_embedding_dim"] = dim;
-  return op("RotaryEmbedding", {x, cos_[i], sin_[i], position_rows()}, std::move(attrs), name);
+  const ValueId places = both ? places_by_length(*this, graph_, rope.original_context) : position_rows();
+  return op("RotaryEmbedding", {x, cos_[i], sin_[i], places}, std::move(attrs), name);
 }
 
 ValueId NetBuilder::norm_heads(ValueId x, const std::string& module, std::int64_t heads, float offset) {

@@ -50,7 +50,7 @@ RopeTables make_rope_tables(const RopeConfig& rope, std::int64_t head_size, std:
       fail(ErrorCode::kBadFile, "there are {} factors of frequencies for {} pairs", by_pair.size(), pairs);
   }
   if (rope.type == "longrope") {
-    // The long factors hold for texts longer than the original context; one graph has one table.
+    // The long factors hold for texts longer than the original context: builder.cpp asks for both tables.
     by_pair = static_cast<double>(positions) > original ? rope.long_factor : rope.short_factor;
     if (static_cast<std::int64_t>(by_pair.size()) != pairs)
       fail(ErrorCode::kBadFile, "longrope has {} factors for {} pairs", by_pair.size(), pairs);

@@ -10,16 +10,20 @@
 
 namespace pare {
 
-// Architectures llama (Mistral and SmolLM2 too), qwen2, qwen3, phi3. Rows of attn_q and attn_k of llama lie
-// in GGUF's order, in which neighbours turn together: RopeConfig::interleaved says so. Errors: kUnsupported
-// for another architecture, kBadFile for metadata that are missing or make no model.
+// Architectures llama (Mistral, SmolLM2 and Mixtral too), qwen2, qwen3, qwen2moe, qwen3moe, gemma, gemma2,
+// gemma3, phi3. Rows of attn_q and attn_k of llama lie in GGUF's order, in which neighbours turn together:
+// RopeConfig::interleaved says so. Errors: kUnsupported for another architecture, kBadFile for metadata that
+// are missing or make no model.
 ModelConfig gguf_config(const GgufFile& file);
 
-// Names become those of safetensors checkpoints; tensors of no known name keep theirs.
+// Names become those of safetensors checkpoints, one tensor an expert; Gemma's norms lose the 1 that GGUF
+// adds. Tensors of no known name keep theirs.
 std::unique_ptr<WeightStore> gguf_weights(std::shared_ptr<const GgufFile> file);
 
-// Byte-level BPE ("gpt2": pre-tokenizers gpt-2, default, smollm, llama-bpe, qwen2) and SentencePiece's BPE by
-// scores ("llama"). Errors: kUnsupported for others, by name; kBadFile.
+// Byte-level BPE ("gpt2", with the pre-tokenizers of docs/text.md), SentencePiece's BPE by scores ("llama"),
+// WordPiece
+// ("bert") and Unigram without a map of characters ("t5"). Errors: kUnsupported for others, by name;
+// kBadFile.
 TokenizerSpec gguf_tokenizer(const GgufFile& file);
 
 // How llama.cpp splits text under the name `pre` of tokenizer.ggml.pre. Error kUnsupported for others.

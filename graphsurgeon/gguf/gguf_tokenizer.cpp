@@ -32,28 +32,81 @@ Step split(const char* expression) {
   return s;
 }
 
+// Names of pre-tokenizers that split alike; the expressions are those of the models' own tokenizer.json.
+enum class Words { kGpt2, kDigits, kLlama3, kQwen2, kTekken, kGpt4o };
+struct PreTokenizer {
+  const char* name;
+  Words words;
+};
+constexpr PreTokenizer kPreTokenizers[] = {{"", Words::kGpt2},
+                                           {"default", Words::kGpt2},
+                                           {"gpt-2", Words::kGpt2},
+                                           {"phi-2", Words::kGpt2},
+                                           {"mpt", Words::kGpt2},
+                                           {"olmo", Words::kGpt2},
+                                           {"jais", Words::kGpt2},
+                                           {"smollm", Words::kDigits},
+                                           {"starcoder", Words::kDigits},
+                                           {"refact", Words::kDigits},
+                                           {"codeshell", Words::kDigits},
+                                           {"command-r", Words::kDigits},
+                                           {"exaone", Words::kDigits},
+                                           {"llama-bpe", Words::kLlama3},
+                                           {"llama3", Words::kLlama3},
+                                           {"llama-v3", Words::kLlama3},
+                                           {"falcon3", Words::kLlama3},
+                                           {"dbrx", Words::kLlama3},
+                                           {"smaug-bpe", Words::kLlama3},
+                                           {"qwen2", Words::kQwen2},
+                                           {"deepseek-r1-qwen", Words::kQwen2},
+                                           {"stablelm2", Words::kQwen2},
+                                           {"megrez", Words::kQwen2},
+                                           {"tekken", Words::kTekken},
+                                           {"gpt-4o", Words::kGpt4o}};
+
 }  // namespace
 
 std::vector<Step> gguf_pre_tokenizer(const std::string& pre, const std::string& path) {
-  if (pre == "gpt-2" || pre == "default" || pre.empty()) return {byte_level(true)};
-  if (pre == "smollm") {
-    Step digits = step("Digits");
-    digits.individual = true;
-    return {digits, byte_level(true)};
+  const PreTokenizer* found = nullptr;
+  std::string known;
+  for (const PreTokenizer& one : kPreTokenizers) {
+    if (pre == one.name) found = &one;
+    if (one.name[0] != '\0') known += (known.empty() ? "" : ", ") + std::string(one.name);
   }
-  if (pre == "llama-bpe")
-    return {
-        split(
-            R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"),
-        byte_level(false)};
-  if (pre == "qwen2")
-    return {
-        split(
-            R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"),
-        byte_level(false)};
-  throw make_error(ErrorCode::kUnsupported, "the pre-tokenizer '{}' is not known", pre)
-      .at(path)
-      .hint("known are gpt-2, default, smollm, llama-bpe and qwen2");
+  if (found == nullptr)
+    throw make_error(ErrorCode::kUnsupported, "the pre-tokenizer '{}' is not known", pre)
+        .at(path)
+        .hint("known are " + known);
+  switch (found->words) {
+    case Words::kGpt2:
+      return {byte_level(true)};
+    case Words::kDigits: {
+      Step digits = step("Digits");
+      digits.individual = true;
+      return {digits, byte_level(true)};
+    }
+    case Words::kLlama3:
+      return {
+          split(
+              R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"),
+          byte_level(false)};
+    case Words::kQwen2:
+      return {
+          split(
+              R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"),
+          byte_level(false)};
+    case Words::kTekken:
+      return {
+          split(
+              R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"),
+          byte_level(false)};
+    case Words::kGpt4o:
+      break;
+  }
+  return {
+      split(
+          R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"),
+      byte_level(false)};
 }
 
 namespace {
@@ -67,21 +120,38 @@ class Builder {
     read_pieces();
     if (model == "gpt2") {
       read_merges();
-      spec_.pre_tokenizers = gguf_pre_tokenizer(file_.text("tokenizer.ggml.pre", ""), file_.path);
+      const std::string pre = file_.text("tokenizer.ggml.pre", "");
+      spec_.pre_tokenizers = gguf_pre_tokenizer(pre, file_.path);
+      // What these models' own tokenizers have beside, and the file does not say.
+      for (const char* name : {"llama-bpe", "llama3", "llama-v3", "falcon3", "tekken"})
+        if (pre == name) spec_.ignore_merges = true;
+      if (pre == "qwen2" || pre == "deepseek-r1-qwen") spec_.normalizers = {step("NFC")};
       spec_.decoders = {step("ByteLevel")};
     } else if (model == "llama") {
       sentence_piece();
+    } else if (model == "bert") {
+      word_piece();
+    } else if (model == "t5") {
+      unigram();
     } else {
       throw make_error(ErrorCode::kUnsupported, "the tokenizer model '{}' is not known", model)
           .at(file_.path)
-          .hint("known are gpt2 and llama");
+          .hint("known are gpt2, llama, bert and t5");
     }
     spec_.bos = token("tokenizer.ggml.bos_token_id");
     spec_.eos = token("tokenizer.ggml.eos_token_id");
-    if (file_.integer("tokenizer.ggml.add_bos_token", model == "llama" ? 1 : 0) != 0 && spec_.bos >= 0)
-      spec_.before.push_back(spec_.bos);
-    if (file_.integer("tokenizer.ggml.add_eos_token", 0) != 0 && spec_.eos >= 0)
-      spec_.after.push_back(spec_.eos);
+    // BERT's [CLS] and [SEP] go by names of their own.
+    std::int64_t front = spec_.bos, back = spec_.eos;
+    if (model == "bert") {
+      if (const std::int64_t id = token("tokenizer.ggml.cls_token_id"); id >= 0) front = id;
+      if (const std::int64_t id = token("tokenizer.ggml.seperator_token_id"); id >= 0) back = id;
+    }
+    if (file_.integer("tokenizer.ggml.add_bos_token", model == "llama" || model == "bert" ? 1 : 0) != 0 &&
+        front >= 0)
+      spec_.before.push_back(front);
+    if (file_.integer("tokenizer.ggml.add_eos_token", model == "bert" || model == "t5" ? 1 : 0) != 0 &&
+        back >= 0)
+      spec_.after.push_back(back);
     spec_.chat_template = file_.text("tokenizer.chat_template", "");
     for (const auto& [key, name] :
          {std::pair("bos_token_id", "bos_token"), std::pair("eos_token_id", "eos_token"),
@@ -173,6 +243,52 @@ class Builder {
     strip.text = " ";
     strip.start = 1;
     spec_.decoders = {spaces, step("ByteFallback"), step("Fuse"), strip};
+  }
+
+  // Begins of words are marked in the file, as SentencePiece does it, where WordPiece marks what goes on.
+  void word_piece() {
+    spec_.model = TokenizerSpec::Model::kWordPiece;
+    spec_.word_prefix = "##";
+    const std::string mark = "\u2581";
+    for (std::string& piece : spec_.pieces) {
+      if (piece.empty() || (piece.front() == '[' && piece.back() == ']')) continue;
+      piece = piece.rfind(mark, 0) == 0 ? piece.substr(mark.size()) : "##" + piece;
+    }
+    spec_.unknown = token("tokenizer.ggml.unknown_token_id");
+    if (spec_.unknown < 0) {
+      const auto at = std::find(spec_.pieces.begin(), spec_.pieces.end(), "[UNK]");
+      if (at == spec_.pieces.end()) throw bad("'tokenizer.ggml.unknown_token_id' is missing");
+      spec_.unknown = at - spec_.pieces.begin();
+    }
+    spec_.normalizers = {step("BertNormalizer")};
+    spec_.pre_tokenizers = {step("BertPreTokenizer")};
+    Step decoder = step("WordPiece");
+    decoder.text = "##";
+    spec_.decoders = {decoder};
+  }
+
+  void unigram() {
+    if (file_.find("tokenizer.ggml.precompiled_charsmap") != nullptr)
+      throw make_error(ErrorCode::kUnsupported, "the normalizer 'precompiled_charsmap' is not known")
+          .at(file_.path);
+    spec_.model = TokenizerSpec::Model::kUnigram;
+    const GgufValue* scores = file_.find("tokenizer.ggml.scores");
+    if (scores == nullptr || scores->floats.size() != spec_.pieces.size())
+      throw bad("'tokenizer.ggml.scores' has not one number a token");
+    spec_.scores = scores->floats;
+    spec_.unknown = token("tokenizer.ggml.unknown_token_id");
+    spec_.fuse_unknown = true;
+    if (file_.integer("tokenizer.ggml.remove_extra_whitespaces", 0) != 0) {
+      Step spaces = step("Replace");
+      spaces.pattern = " {2,}";
+      spaces.regex = true;
+      spaces.text = " ";
+      spec_.normalizers = {spaces};
+    }
+    Step words = step("Metaspace");
+    words.text = "\u2581";
+    words.behavior = file_.integer("tokenizer.ggml.add_space_prefix", 1) != 0 ? "always" : "never";
+    spec_.pre_tokenizers = spec_.decoders = {words};
   }
 
   const GgufFile& file_;

@@ -55,7 +55,9 @@ def encoder(run, want):
     return np.abs(out - want['last_hidden_state']).max()
 
 
-def whole(run, want):
+def whole(run, want, by_length):
+    if by_length:  # longrope turns all of a text by its length: the prefill alone is what was recorded
+        return np.abs(run.run(None, {'input_ids': want['input_ids'][:, :12]})[0] - want['prefill']).max()
     out = run.run(None, {'input_ids': want['input_ids']})[0]
     return np.abs(out - np.concatenate([want['prefill'], want['steps']], 1)).max()
 
@@ -82,7 +84,7 @@ with tempfile.TemporaryDirectory() as place:
             continue
         want, out = tensors(os.path.join(folder, 'expected.safetensors')), os.path.join(place, name + '.onnx')
         checks = {'encoder': lambda: encoder(session(folder, out), want)} if 'last_hidden_state' in want else {
-            'whole': lambda: whole(session(folder, out), want), 'with cache': lambda: steps(session(folder, out, '--with-cache'), want)}
+            'whole': lambda: whole(session(folder, out), want, name.endswith('longrope')), 'with cache': lambda: steps(session(folder, out, '--with-cache'), want)}
         for what, check in checks.items():
             worst = check()
             failures += not worst < TOLERANCE

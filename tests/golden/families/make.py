@@ -24,17 +24,30 @@ SIZES = dict(vocab_size=61, hidden_size=32, intermediate_size=40, num_hidden_lay
 LLAMA3 = {'rope_type': 'llama3', 'rope_theta': 5000.0, 'factor': 4.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0,
           'original_max_position_embeddings': 16}
 YARN = {'rope_type': 'yarn', 'rope_theta': 5000.0, 'factor': 4.0, 'original_max_position_embeddings': 16}
+LINEAR = {'rope_type': 'linear', 'rope_theta': 5000.0, 'factor': 4.0}
+DYNAMIC = {'rope_type': 'dynamic', 'rope_theta': 5000.0, 'factor': 4.0}
+# The prefill and four steps turn by the short factors, the last four steps by the long ones.
+LONGROPE = {'rope_type': 'longrope', 'rope_theta': 5000.0, 'partial_rotary_factor': 1.0, 'short_factor': [1.0, 1.25, 1.5, 2.0],
+            'long_factor': [1.5, 2.0, 4.0, 7.0], 'original_max_position_embeddings': 16}
+GEMMA3_ROPE = {'full_attention': {'rope_type': 'linear', 'factor': 8.0, 'rope_theta': 1e6},
+               'sliding_attention': {'rope_type': 'default', 'rope_theta': 1e4}}
 MODELS = {
     'llama': ('Llama', dict(tie_word_embeddings=False, attention_bias=True, mlp_bias=True)),
     'llama3': ('Llama', dict(tie_word_embeddings=True, rope_parameters=LLAMA3)),
     'llama_yarn': ('Llama', dict(tie_word_embeddings=True, rope_parameters=YARN)),
+    'llama_linear': ('Llama', dict(tie_word_embeddings=True, rope_parameters=LINEAR)),
+    'llama_dynamic': ('Llama', dict(tie_word_embeddings=True, rope_parameters=DYNAMIC)),
     'mistral': ('Mistral', dict(sliding_window=6, head_dim=12)),
     'qwen2': ('Qwen2', dict()),
+    'qwen2_window': ('Qwen2', dict(use_sliding_window=True, sliding_window=6, max_window_layers=1)),
     'qwen3': ('Qwen3', dict(head_dim=12)),
     'gemma': ('Gemma', dict(head_dim=12)),
     'gemma2': ('Gemma2', dict(head_dim=12, sliding_window=6, query_pre_attn_scalar=20)),
     'gemma3': ('Gemma3', dict(head_dim=12, sliding_window=6, query_pre_attn_scalar=20, num_hidden_layers=3,
                               layer_types=['sliding_attention', 'sliding_attention', 'full_attention'])),
+    'gemma3_scaled': ('Gemma3', dict(head_dim=12, sliding_window=6, query_pre_attn_scalar=12, num_hidden_layers=3, rope_parameters=GEMMA3_ROPE,
+                                     layer_types=['sliding_attention', 'sliding_attention', 'full_attention'])),
+    'phi3_longrope': ('Phi3', dict(rope_parameters=LONGROPE, original_max_position_embeddings=16)),
     'phi3': ('Phi3', dict(partial_rotary_factor=0.5)),
     'mixtral': ('Mixtral', dict(num_local_experts=4, num_experts_per_tok=2)),
     'qwen2_moe': ('Qwen2Moe', dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,

@@ -28,6 +28,13 @@ TEXTS = [
 GPT4 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
+QWEN2 = GPT4.replace(r'\p{N}{1,3}', r'\p{N}')
+UPPER, LOWER = r'[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]', r'[\p{Ll}\p{Lm}\p{Lo}\p{M}]'
+TEKKEN = rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+GPT4O = rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{SHORT}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{SHORT}|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
 def corpus():
     for name in ('LICENSE', 'tests/golden/tokenizers/make.py'):
         yield open(os.path.join(ROOT, name), encoding='utf-8').read()
@@ -52,9 +59,9 @@ def roberta():
     return t
 
 
-def llama3():
-    t = Tokenizer(models.BPE(ignore_merges=True))
-    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(GPT4), 'isolated'), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+def llama3(pattern=GPT4, ignore_merges=True):
+    t = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), 'isolated'), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     t.decoder = decoders.ByteLevel()
     t.train_from_iterator(corpus(), trainers.BpeTrainer(vocab_size=420, special_tokens=['<|begin|>', '<|endoftext|>'], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
     t.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(single='<|begin|> $A', pair='<|begin|> $A <|begin|> $B', special_tokens=[('<|begin|>', 0)])])
@@ -108,6 +115,37 @@ def unigram(bytes_too=False):
     return t
 
 
+def qwen2():
+    t = llama3(QWEN2, False)
+    t.normalizer = normalizers.NFC()
+    return t
+
+
+def gemma():
+    """Spaces become marks, the text is cut behind none of them, bytes stand for what has no token."""
+    t = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token='<unk>'))
+    t.normalizer = normalizers.Replace(' ', '▁')
+    t.pre_tokenizer = pre_tokenizers.Split(' ', 'merged_with_previous')
+    t.decoder = decoders.Sequence([decoders.Replace('▁', ' '), decoders.ByteFallback(), decoders.Fuse()])
+    t.train_from_iterator(corpus(), trainers.BpeTrainer(vocab_size=560, special_tokens=['<pad>', '<eos>', '<bos>', '<unk>'] + [f'<0x{i:02X}>' for i in range(256)], limit_alphabet=80, show_progress=False))
+    d = json.loads(t.to_str())
+    d['added_tokens'] = d['added_tokens'][:4]
+    t = Tokenizer.from_str(json.dumps(d))
+    t.add_tokens([AddedToken('\n\n', normalized=False), AddedToken('▁▁▁', normalized=False)])
+    t.post_processor = processors.TemplateProcessing(single='<bos> $A', pair='<bos> $A <bos> $B', special_tokens=[('<bos>', 2)])
+    return t
+
+
+def unigram_plain():
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizers.Replace(Regex(' {2,}'), ' ')
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme='always')
+    t.decoder = decoders.Metaspace()
+    t.train_from_iterator(corpus(), trainers.UnigramTrainer(vocab_size=300, special_tokens=['<pad>', '</s>', '<unk>'], unk_token='<unk>', shrinking_factor=0.6, show_progress=False))
+    t.post_processor = processors.TemplateProcessing(single='$A </s>', pair='$A </s> $B </s>', special_tokens=[('</s>', 1)])
+    return t
+
+
 def words(kind):
     t = Tokenizer(models.WordPiece(unk_token='[UNK]'))
     t.normalizer = {'a': normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Strip()]), 'b': normalizers.NFC(), 'c': normalizers.NFKD()}[kind]
@@ -117,7 +155,7 @@ def words(kind):
     return t
 
 
-MAKERS = {'byte_level': byte_level, 'roberta': roberta, 'llama3': llama3, 'smollm': smollm, 'llama2': llama2, 'bert': word_piece,
+MAKERS = {'qwen2': qwen2, 'tekken': lambda: llama3(TEKKEN), 'gpt4o': lambda: llama3(GPT4O, False), 'gemma': gemma, 'unigram_plain': unigram_plain, 'byte_level': byte_level, 'roberta': roberta, 'llama3': llama3, 'smollm': smollm, 'llama2': llama2, 'bert': word_piece,
           'bert_cased': lambda: word_piece(True), 'unigram': unigram, 'unigram_bytes': lambda: unigram(True),
           'words_a': lambda: words('a'), 'words_b': lambda: words('b'), 'words_c': lambda: words('c')}
 

@@ -34,9 +34,9 @@ TEST_P(Tokenizers, GiveWhatTheLibraryGives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Tokenizers,
-                         testing::Values("byte_level", "roberta", "llama3", "smollm", "llama2", "bert",
-                                         "bert_cased", "unigram", "unigram_bytes", "words_a", "words_b",
-                                         "words_c"),
+                         testing::Values("byte_level", "roberta", "llama3", "qwen2", "tekken", "gpt4o",
+                                         "gemma", "unigram_plain", "smollm", "llama2", "bert", "bert_cased",
+                                         "unigram", "unigram_bytes", "words_a", "words_b", "words_c"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(Tokenizer, BytesThatAreNoTextAreReplaced) {

@@ -15,6 +15,7 @@
 #include "engine/base/paths.h"
 #include "engine/base/sha256.h"
 #include "engine/base/thread_pool.h"
+#include "engine/numeric/convert.h"
 #include "engine/numeric/ggml_encode.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
@@ -157,9 +158,69 @@ TEST(GgufModel, IsThatOfTransformers) {
   EXPECT_LT(worst, 1.8e-4);  // families_test.cpp has the derivation
 }
 
+// Every architecture: the same weights, bit for bit, as the family's safetensors (q and k of Mixtral lie in
+// GGUF's order), and the same logits.
+class GgufFamilies : public testing::TestWithParam<const char*> {};
+
+TEST_P(GgufFamilies, AreThoseOfTransformers) {
+  const std::string name = GetParam(), folder = source_path("tests/golden/families/" + name);
+  Checkpoint checkpoint = open_checkpoint(golden(name + ".gguf"));
+  const Checkpoint plain = open_checkpoint(folder);
+  ModelConfig& c = checkpoint.config;
+  EXPECT_EQ(c.model_type, plain.config.model_type);
+  EXPECT_EQ(c.window, plain.config.window);
+  for (std::int64_t i = 0; i < c.layers; ++i) {
+    EXPECT_EQ(c.is_local(i), plain.config.is_local(i)) << i;
+    EXPECT_EQ(c.is_dense(i), plain.config.is_dense(i)) << i;
+  }
+  EXPECT_EQ(c.experts, plain.config.experts);
+  EXPECT_EQ(c.rope.type, plain.config.rope.type);
+  std::size_t compared = 0;
+  for (const WeightStore::Entry& entry : plain.weights->entries()) {
+    if (entry.name == "lm_head.weight" && c.tied) continue;
+    ASSERT_NE(checkpoint.weights->find(entry.name), nullptr) << entry.name;
+    ++compared;
+    const bool turned = name == "mixtral" && (entry.name.find("q_proj") != std::string::npos ||
+                                              entry.name.find("k_proj") != std::string::npos);
+    if (turned) continue;
+    const Tensor a = checkpoint.weights->get(entry.name), b = plain.weights->get(entry.name);
+    ASSERT_EQ(a.dims(), b.dims()) << entry.name;
+    std::vector<float> x(static_cast<std::size_t>(a.size())), y(x.size());
+    decode(a.dtype(), a.data(), x.data(), a.size());
+    decode(b.dtype(), b.data(), y.data(), b.size());
+    // Gemma's norms went through 1 + w in float32: within half a step of 2, 2^-24.
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_NEAR(x[i], y[i], name.rfind("gemma", 0) == 0 && b.dims().size() == 1 ? 6e-8 : 0) << entry.name;
+  }
+  EXPECT_GT(compared, 10u);
+  c.query_scale = plain.config.query_scale;  // GGUF has no place for it; the fixtures' is unusual
+  const auto want = read_safetensors(folder + "/expected.safetensors");
+  ThreadPool pool(2);
+  SessionOptions options;
+  options.pool = &pool;
+  Session session(std::make_shared<const Graph>(build_graph(checkpoint)), options);
+  const Tensor &ids = want.at("input_ids"), &prefill = want.at("prefill");
+  const std::int64_t n = prefill.dims()[1], v = prefill.dims()[2];
+  Tensor front = Tensor::allocate(DType::kI64, {2, n});
+  for (std::int64_t b = 0; b < 2; ++b)
+    for (std::int64_t i = 0; i < n; ++i)
+      front.mut<std::int64_t>()[b * n + i] = ids.as<std::int64_t>()[b * ids.dims()[1] + i];
+  const Tensor logits = session.run({front})[0];
+  double worst = 0;
+  for (std::int64_t i = 0; i < 2 * n * v; ++i)
+    worst = std::max(worst, std::fabs(static_cast<double>(logits.as<float>()[i]) - prefill.as<float>()[i]));
+  EXPECT_LT(worst, 1.8e-4);  // families_test.cpp has the derivation
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, GgufFamilies,
+                         testing::Values("qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gemma",
+                                         "gemma2", "gemma3", "gemma3_scaled", "phi3", "phi3_longrope"),
+                         [](const auto& test) { return std::string(test.param); });
+
 TEST(GgufTokenizer, IsThatOfTheTokenizersLibrary) {
-  for (const char* name : {"smollm", "llama2"}) {
-    const Tokenizer tokenizer(gguf_tokenizer(open_gguf(golden(std::string(name) + ".gguf"))));
+  for (const char* name :
+       {"smollm", "llama2", "llama3", "qwen2", "tekken", "gpt4o", "bert", "unigram_plain"}) {
+    const Tokenizer tokenizer(gguf_tokenizer(open_gguf(golden("tokenizer_" + std::string(name) + ".gguf"))));
     for (const Json& c :
          read_json_file(source_path(std::string("tests/golden/tokenizers/") + name + ".cases.json"))) {
       const auto text = c["text"].get<std::string>();
