@@ -24,6 +24,7 @@
 #include "recipes/layer_journal.h"
 #include "recipes/plan_report.h"
 #include "recipes/quant_spec.h"
+#include "recipes/quantize_blocks.h"
 #include "recipes/stages.h"
 
 namespace pare {
@@ -53,6 +54,8 @@ class Quantize final : public Command {
         .option("--rank", "R", spec_.rank, "low_rank: columns beside a weight (default 32)", "quantize.rank")
         .option("--calibrator", "C", spec_.activations.calibrator,
                 "auto, minmax, entropy, mse, percentile(99.99)", "quantize.activations.calibrator")
+        .option("--blocks", "INPUTS", blocks_,
+                "block by block, fed by the 'quantized' or 'float' ones before", "quantize.blocks.inputs")
         .option("--target", "T", spec_.target, "pare, tensorrt or onnxruntime", "quantize.target")
         .option("--activation-granularity", "G", spec_.activations.granularity, "tensor, channel, token",
                 "quantize.activations.granularity")
@@ -105,7 +108,11 @@ class Quantize final : public Command {
                        "scheme '{}' quantizes activations, and there is no calibration data", spec_.scheme)
           .hint("give --data or --stats, or a scheme for weights alone (pare ops --formats)");
 
+    if (!blocks_.empty() && data_.empty())
+      throw make_error(ErrorCode::kUsage, "--blocks needs samples to feed the blocks with")
+          .hint("give --data");
     check_output(output_, {path_, stats_, data_.empty() ? "" : data_argument(data_, path_).path});
+    if (!blocks_.empty()) return run_blocks(context, choices);
     std::vector<std::string> odd;
     Graph graph = load_model(path_, &odd);
     for (const std::string& text : odd) context.warn(text);
@@ -134,9 +141,16 @@ class Quantize final : public Command {
     input.stats = statistics.tensors;
     const std::unique_ptr<LayerJournal> journal = LayerJournal::temporary(output_);
     input.journal = journal.get();
-    QuantizeOutcome outcome = quantize_model(input, choices);
-    if (checkpoint_) return write_checkpoint(context, outcome);
-    if (statistics.samples > 0) outcome.quantized.metadata["pare.data"] = statistics.data_hash.hex();
+    return write(context, quantize_model(input, choices),
+                 statistics.samples > 0 ? statistics.data_hash.hex() : std::string());
+  }
+
+ private:
+  // `structure`: the checkpoint's graph that blocks were cut out of.
+  int write(Context& context, QuantizeOutcome outcome, const std::string& data_hash,
+            const Graph* structure = nullptr) {
+    if (checkpoint_) return write_checkpoint(context, outcome, structure);
+    if (!data_hash.empty()) outcome.quantized.metadata["pare.data"] = data_hash;
     WriteOptions write;
     write.opset = static_cast<int>(opset_);
     write.inline_limit = kStreamedWeights;
@@ -147,21 +161,57 @@ class Quantize final : public Command {
     return audit.passed() ? 0 : 1;
   }
 
- private:
+  int run_blocks(Context& context, const QuantizeChoices& choices) {
+    Graph graph = load_structure(path_);
+    const ModelKind kind = model_kind(path_);
+    SimplifyOptions simplify_options;
+    simplify_options.pool = &context.pool();
+    // Those of a checkpoint are views; computing them would read it all.
+    if (kind != ModelKind::kCheckpoint && kind != ModelKind::kGguf) simplify(graph, simplify_options);
+    CalibrationSplit split;
+    const std::unique_ptr<Dataset> data = open_data(graph, choices, split);
+    const std::unique_ptr<LayerJournal> journal = LayerJournal::temporary(output_);
+    BlocksInput input;
+    input.graph = &graph;
+    input.data = data.get();
+    input.samples = split.samples;
+    input.held_out = split.holdout;
+    input.pool = &context.pool();
+    input.progress = &context.progress();
+    input.folder = journal->folder();
+    input.temporary = true;
+    BlockOptions options;
+    options.inputs = blocks_;
+    BlocksOutcome blocks = quantize_blocks(input, choices, options);
+    Report table;
+    report_blocks(table, blocks);
+    for (const std::vector<std::string>& row : table.tables.at(0).rows)
+      context.print(
+          fmt::format("{:<24} {:>3} layers  {:>8} dB  {:>8} s", row.at(0), row.at(1), row.at(2), row.at(4)));
+    return write(context, std::move(blocks.whole), blocks.data_hash.hex(), &graph);
+  }
+
+  // Calibration samples and, behind them, those for scoring.
+  std::unique_ptr<Dataset> open_data(const Graph& graph, const QuantizeChoices& choices,
+                                     CalibrationSplit& split) const {
+    DatasetSpec spec = data_argument(data_, path_);
+    const std::int64_t wanted = samples_ > 0 ? samples_ : spec.samples > 0 ? spec.samples : kDefaultSamples;
+    const bool scored = choices.calibrator == "auto" || choices.spec.method == "auto";
+    spec.samples = wanted + (scored ? kHoldout : 0);
+    auto data = std::make_unique<Dataset>(spec, model_inputs(graph));
+    split.samples = std::min(wanted, data->sample_count());
+    if (scored && data->fixed_batch() <= 1) split = split_calibration(data->sample_count(), wanted, kHoldout);
+    return data;
+  }
+
   // Statistics of the first samples (none where activations stay float); those behind them are held out for
   // scoring.
   Statistics collect(Context& context, const Graph& graph, const QuantizeChoices& choices,
                      QuantizeInput& input, std::unique_ptr<Dataset>& calibration,
                      std::unique_ptr<Dataset>& held_out) const {
-    DatasetSpec spec = data_argument(data_, path_);
-    const std::int64_t wanted = samples_ > 0 ? samples_ : spec.samples > 0 ? spec.samples : kDefaultSamples;
-    const bool scored = choices.calibrator == "auto" || choices.spec.method == "auto";
-    spec.samples = wanted + (scored ? kHoldout : 0);
-    held_out = std::make_unique<Dataset>(spec, model_inputs(graph));
     CalibrationSplit split;
-    split.samples = std::min(wanted, held_out->sample_count());
-    if (scored && held_out->fixed_batch() <= 1)
-      split = split_calibration(held_out->sample_count(), wanted, kHoldout);
+    held_out = open_data(graph, choices, split);
+    DatasetSpec spec = data_argument(data_, path_);
     spec.samples = split.samples;
     calibration = std::make_unique<Dataset>(spec, model_inputs(graph));
     input.calibration = calibration.get();
@@ -239,9 +289,9 @@ class Quantize final : public Command {
     return finish_checkpoint(context, exported);
   }
 
-  int write_checkpoint(Context& context, QuantizeOutcome& outcome) {
+  int write_checkpoint(Context& context, QuantizeOutcome& outcome, const Graph* structure) {
     const ExportedCheckpoint exported =
-        export_plan(*checkpoint_, outcome, dialect(), output_, shards(), context.pool());
+        export_plan(*checkpoint_, outcome, dialect(), output_, shards(), context.pool(), structure);
     Report r;
     report_outcome(r, outcome);
     for (const std::string& warning : r.warnings) context.warn(warning);
@@ -334,7 +384,7 @@ class Quantize final : public Command {
     context.print(fmt::format("wrote {}", output_));
   }
 
-  std::string path_, output_, data_, stats_, export_ = "qdq_onnx";
+  std::string path_, output_, data_, stats_, blocks_, export_ = "qdq_onnx";
   std::int64_t samples_ = 0, opset_ = 0;
   double alpha_ = -1;
   bool asymmetric_ = false, head_ = false, parity_ = false;

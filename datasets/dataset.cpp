@@ -78,7 +78,10 @@ std::vector<InputSpec> model_inputs(const Graph& graph) {
 }
 
 Dataset::Dataset(const DatasetSpec& spec, const std::vector<InputSpec>& model)
-    : spec_(spec), source_(open_source(spec)) {
+    : Dataset(spec, open_source(spec), model) {}
+
+Dataset::Dataset(const DatasetSpec& spec, std::unique_ptr<Source> source, const std::vector<InputSpec>& model)
+    : spec_(spec), source_(std::move(source)) {
   with_context(fmt::format("opening the data set '{}'", spec.path), [&] {
     const std::int64_t count = source_->count() - spec_.skip;
     if (source_->count() == 0)

@@ -49,6 +49,8 @@ class Dataset {
  public:
   // `model` empty: the columns as they are, for tools without a model.
   Dataset(const DatasetSpec& spec, const std::vector<InputSpec>& model);
+  // Of samples that somebody else holds; the spec says what is done with them, its path names them.
+  Dataset(const DatasetSpec& spec, std::unique_ptr<Source> source, const std::vector<InputSpec>& model);
   ~Dataset();
   Dataset(const Dataset&) = delete;
   Dataset& operator=(const Dataset&) = delete;

@@ -153,6 +153,12 @@ class Checker {
       refuse("quantize.damp", fmt::format("'damp' has no meaning for method {}", q.method), "");
     if (q.act_order && !uses("gptq"))
       refuse("quantize.act_order", fmt::format("'act_order' has no meaning for method {}", q.method), "");
+    if (q.blocks && (!r_.calibrate || r_.calibrate->data.empty()))
+      refuse("quantize.blocks", "blocks are fed with samples, and there are none",
+             "add calibrate: {data: NAME}, or leave `blocks` out: rtn and search need no samples");
+    if (q.blocks && !r_.surgery.empty() && r_.surgery != std::vector<std::string>{"simplify"})
+      refuse("quantize.blocks", "a model that is quantized in blocks is simplified, nothing else",
+             "leave `surgery` out");
   }
 
   // Whether the scheme quantizes activations.

@@ -52,9 +52,9 @@ void choose_for_checkpoint(const Checkpoint& checkpoint, Dialect dialect, bool q
 
 ExportedCheckpoint export_plan(const Checkpoint& checkpoint, QuantizeOutcome& outcome, Dialect dialect,
                                const std::string& path, const WriteQuantizedOptions& options,
-                               ThreadPool& pool) {
+                               ThreadPool& pool, const Graph* original) {
   make_globals_turnable(outcome);
-  const std::unique_ptr<QuantizedSource> source = plan_source(checkpoint, outcome);
+  const std::unique_ptr<QuantizedSource> source = plan_source(checkpoint, outcome, original);
   if (dialect == Dialect::kGguf) return export_gguf(checkpoint, source.get(), "F16", path, pool);
   return export_checkpoint(checkpoint, *source, dialect, path, options);
 }

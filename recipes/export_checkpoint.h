@@ -41,9 +41,10 @@ ExportedCheckpoint export_checkpoint(const Checkpoint& checkpoint, const Quantiz
                                      const WriteQuantizedOptions& options);
 
 // A finished plan, by the functions above and below; `outcome` gets global scales that every format holds.
+// `original`: as plan_source() has it.
 ExportedCheckpoint export_plan(const Checkpoint& checkpoint, QuantizeOutcome& outcome, Dialect dialect,
                                const std::string& path, const WriteQuantizedOptions& options,
-                               ThreadPool& pool);
+                               ThreadPool& pool, const Graph* original = nullptr);
 
 // The same as one GGUF file. With a source: its codes. Without: ggml's own rounding to `type` (Q4_0, Q4_1,
 // Q8_0, Q4_K), and the proof is that every tensor reads back within 10 dB of what it was.

@@ -128,6 +128,7 @@ Arithmetic arithmetic_of(const std::string& name) {
 
 Forecast forecast_run(RunState& state) {
   const Recipe& r = state.recipe();
+  if (r.quantize && r.quantize->blocks) return forecast_blocks(state);
   const bool calibrates = r.calibrate && !r.calibrate->data.empty();
   const bool evaluates = r.quantize && r.evaluate;
   Forecast forecast;

@@ -18,6 +18,11 @@ struct Forecast {
 // run.
 Forecast forecast_run(RunState& state);
 
+// The same of a run that goes block by block: the first block is run on one batch with its second moments
+// summed, its smallest layer is solved, and the rest is counted from there: products by their
+// multiplications, solving by rows * inputs (^2 where a method works with second moments).
+Forecast forecast_blocks(RunState& state);
+
 std::string to_string(const Forecast& forecast);  // "about 40 s and 310 MB of memory"
 
 }  // namespace pare

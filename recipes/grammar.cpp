@@ -87,6 +87,19 @@ void describe_rule(Fields& f, RuleSpec& rule) {
             [&](Fields& inner) { describe_activations(inner, rule.activations); });
 }
 
+void describe_blocks(Fields& f, BlocksSpec& b) {
+  f.text({.key = "inputs",
+          .doc = "what a block is fed by: the quantized blocks before it, or the float ones",
+          .choices = {"quantized", "float"}},
+         b.inputs);
+  f.text({.key = "activations",
+          .doc = "how the samples between blocks are held",
+          .choices = {"float32", "bfloat16"}},
+         b.activations);
+  f.integer({.key = "memory", .doc = "MiB of them in memory; more go to a file", .min = 0, .max = 1e9},
+            b.memory);
+}
+
 void describe_quantize(Fields& f, QuantizeSpec& q) {
   f.text({.key = "target",
           .doc = "whose fusions decide where Q/DQ stand",
@@ -125,6 +138,8 @@ void describe_quantize(Fields& f, QuantizeSpec& q) {
   f.maybe_number(
       {.key = "damp", .doc = "gptq: share of the mean diagonal that is added", .min = 0, .max = 10}, q.damp);
   f.numbers({.key = "percentiles", .doc = "that calibrator auto tries", .min = 0, .max = 100}, q.percentiles);
+  f.maybe_section({.key = "blocks", .doc = "block by block, not the whole graph at once (docs/blocks.md)"},
+                  q.blocks, describe_blocks);
 }
 
 void describe_evaluate(Fields& f, EvaluateSpec& e) {

@@ -47,6 +47,7 @@ class LayerJournal {
   void keep_score(const std::string& candidate, double score);
 
   const std::string& base() const { return base_; }
+  const std::string& folder() const { return folder_; }
   bool is_temporary() const { return temporary_; }
 
  private:

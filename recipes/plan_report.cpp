@@ -8,6 +8,7 @@
 #include "engine/numeric/table.h"
 #include "eval/report_render.h"
 #include "recipes/quant_spec.h"
+#include "recipes/quantize_blocks.h"
 
 namespace pare {
 namespace {
@@ -164,6 +165,24 @@ void report_outcome(Report& report, const QuantizeOutcome& o) {
   report_candidates(report, o);
   report_weight_methods(report, o);
   report_transforms(report, o);
+}
+
+void report_blocks(Report& report, const BlocksOutcome& blocks) {
+  ReportTable table;
+  table.title = "Blocks";
+  table.note = fmt::format(
+      "output of each block alone on a few samples, fed by what stands before it; {} of activations between "
+      "blocks, in {}",
+      bytes_text(static_cast<double>(blocks.activation_bytes)),
+      blocks.activations_in_file ? "a file" : "memory");
+  if (blocks.resumed > 0)
+    table.note += fmt::format("; {} blocks were taken over from an earlier process", blocks.resumed);
+  table.columns = {"block", "layers", "output SQNR dB", "chosen", "seconds"};
+  for (const BlockRecord& r : blocks.blocks)
+    table.rows.push_back({r.name, std::to_string(r.layers),
+                          std::isnan(r.output_sqnr_db) ? "-" : fmt::format("{:.2f}", r.output_sqnr_db),
+                          r.candidate.empty() ? "-" : r.candidate, fmt::format("{:.1f}", r.seconds)});
+  report.tables.push_back(std::move(table));
 }
 
 ReportHistogram plot_histogram(const TensorStats& stats) {

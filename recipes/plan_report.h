@@ -12,9 +12,14 @@
 
 namespace pare {
 
+struct BlocksOutcome;
+
 // `quantized`, `skipped`, `histograms`, the tables of candidates, weight methods and transforms; warnings
 // about NaN, infinities and all-zero ranges.
 void report_outcome(Report& report, const QuantizeOutcome& outcome);
+
+// A table of the blocks, and what the activations between them took.
+void report_blocks(Report& report, const BlocksOutcome& blocks);
 
 // A histogram for the plot: at most 64 bins a side.
 ReportHistogram plot_histogram(const TensorStats& stats);

@@ -27,7 +27,7 @@ const quant::ActivationSite* input_site(const quant::Placement& placement, NodeI
 
 class PlanSource final : public QuantizedSource {
  public:
-  PlanSource(const Checkpoint& checkpoint, const QuantizeOutcome& outcome)
+  PlanSource(const Checkpoint& checkpoint, const QuantizeOutcome& outcome, const Graph* given)
       : checkpoint_(checkpoint), outcome_(outcome) {
     const std::vector<LinearModule> modules = linear_modules(checkpoint);
     std::map<std::string, std::size_t> by_name;
@@ -53,7 +53,7 @@ class PlanSource final : public QuantizedSource {
       else
         coded.insert(module.weight);
     }
-    const Graph original = build_graph(checkpoint);
+    const Graph original = given != nullptr ? *given : build_graph(checkpoint);
     refuse_new_nodes(original);
     for (const LinearModule& module : modules)
       if (layered.count(module.module) == 0) model_.ignored.push_back(module.module);
@@ -119,7 +119,7 @@ class PlanSource final : public QuantizedSource {
       dtype_from_name(entry.type, tensor.dtype);
       const ValueId was = original.find_value(entry.name), is = outcome_.source.find_value(entry.name);
       if (was != ValueId::kNone && is != ValueId::kNone &&
-          !equal_bytes(original.value(was).constant, outcome_.source.value(is).constant)) {
+          !same_values(original.value(was).constant, outcome_.source.value(is).constant)) {
         Tensor value = outcome_.source.value(is).constant;
         if (value.dims() != entry.dims)
           throw make_error(ErrorCode::kUnsupported, "the method changed '{}', a matrix that stays float",
@@ -132,6 +132,29 @@ class PlanSource final : public QuantizedSource {
       }
       model_.floats.push_back(std::move(tensor));
     }
+  }
+
+  // The same constant, or a view of the checkpoint's [outs, ins] and what became of it: float32, turned or
+  // not.
+  static bool same_values(const Tensor& was, const Tensor& is) {
+    if (equal_bytes(was, is)) return true;
+    if (was.dtype() == DType::kF32 && was.dims() == is.dims()) return false;
+    const Dims& dims = was.dims();
+    if (is.dtype() != DType::kF32 || dims.size() != 2 || was.size() != is.size() || !is_float(was.dtype()))
+      return false;
+    const bool turned = is.dims() == Dims{dims[1], dims[0]} && is.dims() != dims;
+    const std::int64_t rows = dims[0], columns = dims[1], row_bytes = columns * bits(was.dtype()) / 8;
+    std::vector<float> row(static_cast<std::size_t>(columns));
+    const auto* x = is.as<float>();
+    const auto same = [&](bool turn) {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        decode(was.dtype(), was.as<std::byte>() + r * row_bytes, row.data(), columns);
+        for (std::int64_t c = 0; c < columns; ++c)
+          if (x[turn ? c * rows + r : r * columns + c] != row[static_cast<std::size_t>(c)]) return false;
+      }
+      return true;
+    };
+    return same(turned) || (rows == columns && same(true));
   }
 
   // Norms of Gemma are 1 + w in the graph.
@@ -155,8 +178,9 @@ class PlanSource final : public QuantizedSource {
 
 }  // namespace
 
-std::unique_ptr<QuantizedSource> plan_source(const Checkpoint& checkpoint, const QuantizeOutcome& outcome) {
-  return std::make_unique<PlanSource>(checkpoint, outcome);
+std::unique_ptr<QuantizedSource> plan_source(const Checkpoint& checkpoint, const QuantizeOutcome& outcome,
+                                             const Graph* original) {
+  return std::make_unique<PlanSource>(checkpoint, outcome, original);
 }
 
 void make_globals_turnable(QuantizeOutcome& outcome) {

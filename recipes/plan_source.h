@@ -15,9 +15,11 @@ namespace pare {
 // Layers are found by the names of their MatMul nodes. Tensors that a transform changed (norms, biases) are
 // written in float32 with the plan's values, all others as the checkpoint has them. Errors, kUnsupported with
 // the node's name: a transform that added operators (a factor that could not be folded, a low-rank product),
-// which no tensor of a checkpoint holds; codes for something that is no linear layer. `checkpoint` and
-// `outcome` must outlive the source.
-std::unique_ptr<QuantizedSource> plan_source(const Checkpoint& checkpoint, const QuantizeOutcome& outcome);
+// which no tensor of a checkpoint holds; codes for something that is no linear layer. `original`: the float
+// graph that the plan began with, weights as views or not; nullptr: that of the checkpoint, simplified. All
+// must outlive the source.
+std::unique_ptr<QuantizedSource> plan_source(const Checkpoint& checkpoint, const QuantizeOutcome& outcome,
+                                             const Graph* original = nullptr);
 
 // The plan with global scales that files with divisors and files with factors both hold exactly
 // (turnable_global), and the graph of it. Codes stay: the steps change by some 1e-7.

@@ -59,6 +59,13 @@ struct RuleSpec {
   ActivationSpec activations;
 };
 
+// A language model (or another one that falls into blocks) quantized block by block.
+struct BlocksSpec {
+  std::string inputs = "quantized";     // what a block is fed by: quantized | float blocks before it
+  std::string activations = "float32";  // how samples are held: float32 | bfloat16
+  std::int64_t memory = 2048;           // MiB of activations in memory; more go to a file
+};
+
 struct QuantizeSpec {
   std::string target = "pare";  // tensorrt | onnxruntime | pare
   std::string scheme;           // see `pare ops --formats`
@@ -73,7 +80,8 @@ struct QuantizeSpec {
   std::optional<bool> bias_correction;
   std::optional<bool> act_order;
   std::optional<double> damp;
-  std::vector<double> percentiles;  // tried by calibrator auto
+  std::vector<double> percentiles;   // tried by calibrator auto
+  std::optional<BlocksSpec> blocks;  // absent: the whole graph at once
 };
 
 struct GateSpec {

@@ -2,6 +2,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/paths.h"
+#include "graphsurgeon/checkpoint/checkpoint.h"
 #include "graphsurgeon/graph_hash.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/passes/passes.h"
@@ -44,6 +45,22 @@ Progress& RunState::progress() const {
 const Graph& RunState::original() {
   if (!original_) original_ = load_model(recipe().resolve(recipe().model.path));
   return *original_;
+}
+
+Graph load_structure(const std::string& path) {
+  const ModelKind kind = model_kind(path);
+  if (kind != ModelKind::kCheckpoint && kind != ModelKind::kGguf) return load_model(path);
+  BuildOptions options;
+  options.views = true;
+  return build_graph(open_checkpoint(path), options);
+}
+
+const Graph& RunState::structure() {
+  const std::string path = recipe().resolve(recipe().model.path);
+  const ModelKind kind = model_kind(path);
+  if (kind != ModelKind::kCheckpoint && kind != ModelKind::kGguf) return graph();
+  if (!structure_) structure_ = load_structure(path);
+  return *structure_;
 }
 
 void RunState::run_surgery() {
@@ -92,7 +109,7 @@ DatasetSpec resolved_dataset(const Recipe& recipe, const std::string& name) {
 
 void check_inputs(const LoadedRecipe& loaded) {
   const Recipe& r = loaded.recipe;
-  const std::vector<InputSpec> inputs = model_inputs(load_model(r.resolve(r.model.path)));
+  const std::vector<InputSpec> inputs = model_inputs(load_structure(r.resolve(r.model.path)));
   const auto open = [&](const std::string& name) {
     with_context(fmt::format("opening data set '{}'", name),
                  [&] { Dataset data(resolved_dataset(r, name), inputs); });
@@ -104,7 +121,7 @@ void check_inputs(const LoadedRecipe& loaded) {
 std::unique_ptr<Dataset> RunState::calibration_data(std::int64_t samples) {
   DatasetSpec spec = resolved_dataset(recipe(), recipe().calibrate->data);
   spec.samples = samples;
-  return std::make_unique<Dataset>(spec, model_inputs(graph()));
+  return std::make_unique<Dataset>(spec, model_inputs(structure()));
 }
 
 CalibrationSplit RunState::split() {

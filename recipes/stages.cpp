@@ -22,6 +22,7 @@
 #include "recipes/layer_journal.h"
 #include "recipes/plan_report.h"
 #include "recipes/quant_spec.h"
+#include "recipes/quantize_blocks.h"
 #include "recipes/report_files.h"
 
 namespace pare {
@@ -32,6 +33,7 @@ using Files = std::vector<std::string>;
 bool always(const Recipe&) { return true; }
 bool wants_surgery(const Recipe& r) { return !r.surgery.empty(); }
 bool wants_calibration(const Recipe& r) {
+  if (r.quantize && r.quantize->blocks) return false;  // each block's own are collected there
   return r.calibrate && r.calibrate->stats.empty() &&
          (!r.quantize || quant::needs_statistics(quant_spec(*r.quantize)));
 }
@@ -113,14 +115,15 @@ Files run_calibrate(RunState& state) {
 
 // Beside model.onnx, which is judged: the same values. What does not read back so is an error.
 Files write_checkpoint(RunState& state, const Checkpoint& checkpoint, Dialect dialect,
-                       QuantizeOutcome& outcome) {
+                       QuantizeOutcome& outcome, const Graph* original) {
   const ExportSpec& spec = state.recipe().export_as;
   WriteQuantizedOptions options;
   if (spec.shard_size > 0) options.shard_bytes = spec.shard_size;
   const std::string name = dialect == Dialect::kGguf ? "model.gguf" : "checkpoint";
   const std::string path = state.folder().file(name);
   remove_tree(path);  // of a run that was killed here
-  const ExportedCheckpoint exported = export_plan(checkpoint, outcome, dialect, path, options, state.pool());
+  const ExportedCheckpoint exported =
+      export_plan(checkpoint, outcome, dialect, path, options, state.pool(), original);
   if (!exported.audit.passed())
     fail(ErrorCode::kInternal, "the checkpoint does not hold what was decided: {} {}",
          exported.audit.mismatches[0].tensor, exported.audit.mismatches[0].what);
@@ -130,8 +133,63 @@ Files write_checkpoint(RunState& state, const Checkpoint& checkpoint, Dialect di
   return files;
 }
 
+// A checkpoint's form, if that is written.
+struct Target {
+  std::optional<Checkpoint> checkpoint;
+  Dialect dialect = Dialect::kGguf;
+  const Graph* original = nullptr;  // that blocks were cut out of
+};
+
+// Fits the choices to what its files can hold.
+Target target_of(const RunState& state, QuantizeChoices& choices) {
+  const Recipe& r = state.recipe();
+  Target target;
+  if (!dialect_from_name(r.export_as.model, target.dialect)) return target;
+  target.checkpoint = open_checkpoint(r.resolve(r.model.path));
+  choose_for_checkpoint(*target.checkpoint, target.dialect, r.export_as.head, choices);
+  return target;
+}
+
+// What the last stages need of a quantization, whichever way it went.
+Files write_outcome(RunState& state, QuantizeOutcome outcome, const Target& target,
+                    const std::string& data_hash, const TrtCache* given);
+
+Files run_quantize_blocks(RunState& state) {
+  const Recipe& r = state.recipe();
+  const BlocksSpec& spec = *r.quantize->blocks;
+  BlockOptions options;
+  options.inputs = spec.inputs;
+  options.activations = spec.activations == "bfloat16" ? DType::kBF16 : DType::kF32;
+  options.memory_bytes = spec.memory << 20;
+  const CalibrationSplit split = state.split();
+  const std::unique_ptr<Dataset> data = state.calibration_data(std::max(split.samples, split.holdout.end));
+  BlocksInput input;
+  input.graph = &state.structure();
+  input.data = data.get();
+  input.samples = split.samples;
+  input.held_out = split.holdout;
+  input.pool = &state.pool();
+  input.progress = &state.progress();
+  input.folder = state.folder().file("layers");
+  make_directories(input.folder);
+  remove_stale_temporaries(input.folder);
+  input.message = [&](const std::string& line) {
+    if (state.options().message) state.options().message(line);
+    state.folder().log(line);
+  };
+  QuantizeChoices choices = quantize_choices(*r.quantize);
+  Target target = target_of(state, choices);
+  target.original = input.graph;
+  BlocksOutcome blocks = quantize_blocks(input, choices, options);
+  report_blocks(state.report, blocks);
+  state.report.provenance.push_back({"calibration data hash", blocks.data_hash.hex()});
+  state.report.provenance.push_back({"calibration samples", std::to_string(blocks.samples)});
+  return write_outcome(state, std::move(blocks.whole), target, blocks.data_hash.hex(), nullptr);
+}
+
 Files run_quantize(RunState& state) {
   const Recipe& r = state.recipe();
+  if (r.quantize->blocks) return run_quantize_blocks(state);
   QuantizeInput input;
   input.graph = &state.graph();
   input.pool = &state.pool();
@@ -159,23 +217,25 @@ Files run_quantize(RunState& state) {
   LayerJournal journal(state.folder().file("layers"), base);
   input.journal = &journal;
   QuantizeChoices choices = quantize_choices(*r.quantize);
-  Dialect dialect = Dialect::kGguf;
-  std::optional<Checkpoint> checkpoint;
-  if (dialect_from_name(r.export_as.model, dialect)) {
-    checkpoint = open_checkpoint(r.resolve(r.model.path));
-    choose_for_checkpoint(*checkpoint, dialect, r.export_as.head, choices);
-  }
-  QuantizeOutcome outcome = quantize_model(input, choices);
+  const Target target = target_of(state, choices);
+  return write_outcome(state, quantize_model(input, choices), target,
+                       statistics != nullptr ? statistics->data_hash.hex() : "", input.given);
+}
+
+Files write_outcome(RunState& state, QuantizeOutcome outcome, const Target& target,
+                    const std::string& data_hash, const TrtCache* given) {
+  const Recipe& r = state.recipe();
   Files files;
-  if (checkpoint) files = write_checkpoint(state, *checkpoint, dialect, outcome);
+  if (target.checkpoint)
+    files = write_checkpoint(state, *target.checkpoint, target.dialect, outcome, target.original);
   outcome.quantized.metadata["pare.recipe"] = model_recipe_hash(r);
-  if (statistics != nullptr) outcome.quantized.metadata["pare.data"] = statistics->data_hash.hex();
+  if (!data_hash.empty()) outcome.quantized.metadata["pare.data"] = data_hash;
   WriteOptions write;
   write.opset = static_cast<int>(r.export_as.opset);
   write.inline_limit = kStreamedWeights;
   // A cache, or a checkpoint, goes beside the model that it was made with.
   const bool cache = r.export_as.model == "trt_cache";
-  const Exported exported = export_model(outcome, cache || checkpoint ? "qdq_onnx" : r.export_as.model,
+  const Exported exported = export_model(outcome, cache || target.checkpoint ? "qdq_onnx" : r.export_as.model,
                                          state.folder().file("model.onnx"), write);
   if (cache) export_model(outcome, "trt_cache", state.folder().file("calibration.cache"), write);
   const WriteReport& written = exported.written;
@@ -183,10 +243,9 @@ Files run_quantize(RunState& state) {
   Report& report = state.report;
   report_outcome(report, outcome);
   for (const std::string& note : exported.notes) report.warnings.push_back(note);
-  if (input.given != nullptr) {
-    const std::vector<std::string> unmatched = unmatched_names(*input.given, state.original());
-    if (!unmatched.empty())
-      report.warnings.push_back(unmatched_sentence(unmatched, input.given->entries.size()));
+  if (given != nullptr) {
+    const std::vector<std::string> unmatched = unmatched_names(*given, state.original());
+    if (!unmatched.empty()) report.warnings.push_back(unmatched_sentence(unmatched, given->entries.size()));
   }
   const ModelSummary before = inspect_model(r.resolve(r.model.path));
   const ModelSummary after = inspect_model(state.folder().file("model.onnx"));

@@ -28,6 +28,8 @@ CalibrationSplit split_calibration(std::int64_t available, std::int64_t samples,
 
 // Relative paths of a data set resolved against the recipe's folder.
 DatasetSpec resolved_dataset(const Recipe& recipe, const std::string& name);
+// The model as structure() has it; not simplified.
+Graph load_structure(const std::string& path);
 // Opens the model and the data sets that are used, and closes them: their errors, before work starts.
 void check_inputs(const LoadedRecipe& recipe);
 
@@ -43,7 +45,10 @@ class RunState {
   ThreadPool& pool() const { return *options_.pool; }
 
   const Graph& original();  // as the file has it
-  const Graph& graph();     // after surgery
+  // What blocks are cut out of: weights of a checkpoint are views that nobody has read; another model is as
+  // graph() has it.
+  const Graph& structure();
+  const Graph& graph();  // after surgery
   const SimplifyReport& surgery_report();
   const std::string& graph_hash();
   const Statistics* statistics();  // nullptr: nothing calibrates, or given() does
@@ -64,7 +69,7 @@ class RunState {
   const LoadedRecipe& recipe_;
   const RunOptions& options_;
   RunFolder& folder_;
-  std::optional<Graph> original_, graph_, written_;
+  std::optional<Graph> original_, structure_, graph_, written_;
   SimplifyReport surgery_report_;
   std::string graph_hash_;
   std::optional<Statistics> statistics_;

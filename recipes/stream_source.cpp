@@ -13,6 +13,7 @@
 #include "quant/grid_search.h"
 #include "quant/rules.h"
 #include "quant/search_rows.h"
+#include "quant/stored_rows.h"
 #include "recipes/quantized_layers.h"
 
 namespace pare {
@@ -152,6 +153,10 @@ class StreamSource final : public QuantizedSource {
     QuantizedLinear layer;
     static_cast<LinearFormat&>(layer) = model_.layers[index];
     try {
+      if (!options_.parity && layer.weights.row_group == 1 && !planned.module.in_first) {
+        by_stored_rows(planned, layer);
+        return layer;
+      }
       std::vector<float> rows = rows_of(checkpoint_, planned.module, *options_.pool);
       if (options_.parity)
         as_peer(rows, layer);
@@ -205,12 +210,21 @@ class StreamSource final : public QuantizedSource {
     set_codes(layer, grid, blocks.scatter(codes));
   }
 
+  // The usual case: no more floats in memory than some rows.
+  void by_stored_rows(const Planned& planned, QuantizedLinear& layer) const {
+    const quant::GridFormat format = quant::grid_format(planned.weights);
+    const float global = format.scales == DType::kE4M3FN ? global_of(planned) : 0;
+    quant::StoredCodes stored = quant::quantize_stored(
+        format, checkpoint_.weights->get(planned.module.weight), planned.search, global, *options_.pool);
+    set_codes(layer, stored.grid, std::move(stored.codes));
+  }
+
   void by_grid(const std::vector<float>& rows, const Planned& planned, QuantizedLinear& layer) const {
     const quant::GridFormat format = quant::grid_format(planned.weights);
     const bool whole = layer.weights.row_group == 0;
     const quant::RowShape shape = whole ? quant::RowShape::whole(1, layer.outs * layer.ins)
                                         : quant::RowShape::whole(layer.outs, layer.ins);
-    const float global = format.scales == DType::kE4M3FN ? global_of(planned, rows) : 0;
+    const float global = format.scales == DType::kE4M3FN ? global_of(planned) : 0;
     const quant::Grid grid = grid_of(format, shape, rows.data(), planned.search, global);
     std::vector<std::uint8_t> codes(rows.size());
     quant::encode(format, shape, grid, rows.data(), codes.data(), *options_.pool);
@@ -231,21 +245,18 @@ class StreamSource final : public QuantizedSource {
   }
 
   // Of the largest magnitude of the weights that share it; one that both forms of the formula can hold.
-  float global_of(const Planned& planned, const std::vector<float>& rows) const {
-    if (planned.fused < 0) return global_from(amax_of(rows));
+  float global_of(const Planned& planned) const {
+    if (planned.fused < 0) return global_from(amax_of(planned.module));
     float& known = globals_[static_cast<std::size_t>(planned.fused)];
     if (known != 0) return known;
-    float amax = amax_of(rows);
+    float amax = 0;
     for (const Planned& other : planned_)
-      if (other.fused == planned.fused && other.module.module != planned.module.module)
-        amax = std::max(amax, amax_of(rows_of(checkpoint_, other.module, *options_.pool)));
+      if (other.fused == planned.fused) amax = std::max(amax, amax_of(other.module));
     return known = global_from(amax);
   }
 
-  static float amax_of(const std::vector<float>& values) {
-    float amax = 0;
-    for (const float value : values) amax = std::max(amax, std::fabs(value));
-    return amax;
+  float amax_of(const LinearModule& module) const {
+    return quant::stored_amax(checkpoint_.weights->get(module.weight), *options_.pool);
   }
   static float global_from(float amax) {
     return amax > 0 && std::isfinite(amax) ? turnable_global(amax / kNvfp4Largest) : 1.0f;

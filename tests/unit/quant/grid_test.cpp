@@ -8,7 +8,11 @@
 
 #include "engine/base/error.h"
 #include "engine/base/isa.h"
+#include "engine/numeric/convert.h"
 #include "engine/numeric/table.h"
+#include "quant/grid_search.h"
+#include "quant/search_rows.h"
+#include "quant/stored_rows.h"
 #include "quant/weight_rows.h"
 
 namespace pare::quant {
@@ -160,6 +164,57 @@ TEST(WeightRows, ThereAndBack) {
   EXPECT_EQ(rows.values[3], 1);  // tap 1 of channel 0
   const Tensor back = scatter_rows(rows, view, dims);
   EXPECT_EQ(std::vector<float>(back.as<float>(), back.as<float>() + 48), values);
+}
+
+// Rows by rows as they are stored: the bits of the whole in float32, for any threads. 300 columns and 700
+// rows are several slices, the last one short.
+TEST(StoredRows, AreTheBitsOfTheWhole) {
+  ThreadPool one(1), two(2);
+  const std::int64_t outs = 700, ins = 320;
+  const std::vector<float> w = weights(outs * ins);
+  for (const DType type : {DType::kBF16, DType::kF16, DType::kF32}) {
+    Tensor stored = Tensor::allocate(type, {outs, ins});
+    if (type == DType::kF32)
+      std::copy(w.begin(), w.end(), stored.mut<float>());
+    else
+      encode(type, w.data(), stored.mut<std::byte>(), stored.size());
+    std::vector<float> values(w.size());
+    decode(type, stored.data(), values.data(), stored.size());
+    float amax = 0;
+    for (const float v : values) amax = std::max(amax, std::fabs(v));
+    EXPECT_EQ(stored_amax(stored, two), amax);
+    for (const GridFormat& format : formats_of_interest()) {
+      if (type != DType::kBF16 && format.scales == DType::kF32) continue;
+      for (const bool search : {false, true}) {
+        SCOPED_TRACE(std::string(name(type)) + " " + name(format.codes) + " " + name(format.scales));
+        const RowShape shape = RowShape::whole(outs, ins);
+        const float global = format.scales == DType::kE4M3FN ? amax / (6 * 448) : 0;
+        Grid wanted;
+        if (search && format.group == 0 && format.symmetric) {
+          wanted = amax_grid(format, shape, values.data(), one);
+          search_rows(format, shape, values.data(), wanted, one);
+        } else {
+          GridSearch options;
+          options.search = search;
+          options.global = global;
+          wanted = choose_grid(format, shape, values.data(), options, one);
+        }
+        std::vector<std::uint8_t> codes(values.size());
+        encode(format, shape, wanted, values.data(), codes.data(), one);
+        for (ThreadPool* pool : {&one, &two}) {
+          const StoredCodes got = quantize_stored(format, stored, search, global, *pool);
+          EXPECT_EQ(got.codes, codes);
+          EXPECT_EQ(got.grid.scales, wanted.scales);
+          EXPECT_EQ(got.grid.zero_points, wanted.zero_points);
+          EXPECT_EQ(got.grid.global, wanted.global);
+        }
+      }
+    }
+    if (type != DType::kF32) continue;
+    stored.mut<float>()[5000] = NAN;
+    EXPECT_THROW(stored_amax(stored, one), Error);
+    EXPECT_THROW(quantize_stored(formats_of_interest()[0], stored, false, 0, two), Error);
+  }
 }
 
 }  // namespace
