@@ -115,9 +115,44 @@ std::string portable_architecture(const EnginePlan& plan, const std::string& dev
   return best;
 }
 
+namespace {
+
+std::string hex_of_bytes(const Tensor& code) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  text.reserve(static_cast<std::size_t>(code.bytes()) * 2);
+  for (const std::byte b : code.byte_span()) {
+    text += kDigits[std::to_integer<unsigned>(b) >> 4];
+    text += kDigits[std::to_integer<unsigned>(b) & 15];
+  }
+  return text;
+}
+
+Tensor bytes_of_hex(const std::string& text, const std::string& path) {
+  const auto digit = [&](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    throw make_error(ErrorCode::kBadFile, "the timing cache holds a kernel that is none")
+        .at(path)
+        .hint("delete it");
+  };
+  if (text.empty() || text.size() % 2 != 0) digit('?');
+  Tensor code = Tensor::allocate(DType::kU8, {static_cast<std::int64_t>(text.size() / 2)});
+  for (std::size_t i = 0; i < text.size(); i += 2)
+    code.mut<std::uint8_t>()[i / 2] = static_cast<std::uint8_t>(digit(text[i]) * 16 + digit(text[i + 1]));
+  return code;
+}
+
+}  // namespace
+
 const std::vector<TimingCache::Entry>* TimingCache::find(const std::string& key) const {
   const auto it = entries_.find(key);
   return it == entries_.end() ? nullptr : &it->second;
+}
+
+const Tensor* TimingCache::kernel(const std::string& key) const {
+  const auto it = kernels_.find(key);
+  return it == kernels_.end() ? nullptr : &it->second;
 }
 
 void TimingCache::put(const std::string& key, std::vector<Entry> entries) {
@@ -140,6 +175,9 @@ TimingCache TimingCache::read(const std::string& path) {
     }
     cache.put(key, std::move(entries));
   }
+  if (!document.contains("kernels")) return cache;
+  for (const auto& [key, text] : json_object(document, "kernels", path).items())
+    cache.put_kernel(key, bytes_of_hex(text.is_string() ? text.get<std::string>() : "?", path));
   return cache;
 }
 
@@ -151,7 +189,10 @@ void TimingCache::write(const std::string& path) const {
       list.push_back({{"tactic", entry.tactic}, {"us", json_number(entry.microseconds)}});
     layers[key] = std::move(list);
   }
-  write_file_atomically(path, dump({{"version", 1}, {"layers", std::move(layers)}}, 1) + "\n");
+  Json kernels = Json::object();
+  for (const auto& [key, code] : kernels_) kernels[key] = hex_of_bytes(code);
+  write_file_atomically(
+      path, dump({{"version", 1}, {"layers", std::move(layers)}, {"kernels", std::move(kernels)}}, 1) + "\n");
 }
 
 }  // namespace pare

@@ -51,6 +51,9 @@ class TimingCache {
   const std::vector<Entry>* find(const std::string& key) const;
   void put(const std::string& key, std::vector<Entry> entries);
   std::size_t size() const { return entries_.size(); }
+  // Machine code of what was chosen, by its text, the compiler's version and the architecture; nullptr: none.
+  const Tensor* kernel(const std::string& key) const;
+  void put_kernel(const std::string& key, Tensor code) { kernels_[key] = std::move(code); }
 
   // A JSON file; a missing one is empty. Error kBadFile for a damaged one.
   static TimingCache read(const std::string& path);
@@ -58,6 +61,7 @@ class TimingCache {
 
  private:
   std::map<std::string, std::vector<Entry>> entries_;
+  std::map<std::string, Tensor> kernels_;  // uint8
 };
 
 struct TuneOptions {

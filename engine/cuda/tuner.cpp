@@ -47,6 +47,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+void nvrtc_version(int& major, int& minor) {  // 0.0 without it
+  try {
+    nvrtc().nvrtcVersion(&major, &minor);
+  } catch (const Error&) {
+  }
+}
+
 std::string group_of(const std::string& tactic) { return tactic.substr(0, tactic.find(':')); }
 
 // Without the numbers of a library's algorithm.
@@ -318,10 +325,7 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
   std::string versions = Device::get().facts().name + " ";
   {
     int a = 0, b = 0;
-    try {
-      nvrtc().nvrtcVersion(&a, &b);
-    } catch (const Error&) {
-    }
+    nvrtc_version(a, b);
     versions += fmt::format("nvrtc {}.{} ", a, b);
     try {
       versions += fmt::format("cublaslt {} ", lt().cublasLtGetVersion());
@@ -332,6 +336,18 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
     } catch (const Error&) {
     }
   }
+  std::string kernel_versions;
+  {
+    int a = 0, b = 0;
+    nvrtc_version(a, b);
+    kernel_versions =
+        fmt::format(" nvrtc {}.{} {} {}", a, b, architecture, hex(sha256(prelude())).substr(0, 16));
+  }
+  // Machine code that need not be made: the plan's own, or what an earlier build left in the cache.
+  const auto known = [&](const std::string& hash) {
+    const Tensor* given = given_binary(plan, hash);
+    return given != nullptr ? given : options.cache->kernel(hash + kernel_versions);
+  };
   std::string only;
   for (const std::string& o : options.only) only += o + ",";
   std::map<std::string, std::vector<std::size_t>> equal;  // key -> layers
@@ -360,7 +376,7 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
       if (cached == nullptr && s.tactic == "plain" && !sources[key].empty())
         continue;  // the last resort only
       if (cached == nullptr && s.tactic == "attention:plain" && !sources[key].empty()) continue;
-      const bool given = given_binary(plan, source_hash(s.code)) != nullptr;
+      const bool given = known(source_hash(s.code)) != nullptr;
       if (portable && !given) continue;
       if (!given) codes.push_back(s.code);
       sources[key].push_back(std::move(s));
@@ -391,7 +407,7 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
     const auto generated = [&](const KernelSource& s) {
       const std::string hash = source_hash(s.code);
       const auto binary = compiled.binaries.find(hash);
-      const Tensor* given = binary == compiled.binaries.end() ? given_binary(plan, hash) : &binary->second;
+      const Tensor* given = binary == compiled.binaries.end() ? known(hash) : &binary->second;
       if (given == nullptr) return;
       Candidate c;
       try {
@@ -494,7 +510,7 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
         const std::string hash = source_hash(s.code);
         if (plan.binaries.count(hash) != 0) continue;
         const auto binary = compiled.binaries.find(hash);
-        const Tensor* given = binary == compiled.binaries.end() ? given_binary(plan, hash) : &binary->second;
+        const Tensor* given = binary == compiled.binaries.end() ? known(hash) : &binary->second;
         if (given != nullptr) {
           plan.binaries[hash] = *given;
         } else {
@@ -506,6 +522,8 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
       }
     }
   }
+  if (!portable)
+    for (const auto& [hash, code] : plan.binaries) options.cache->put_kernel(hash + kernel_versions, code);
   report.timing_seconds = seconds_since(start);
   return report;
 }

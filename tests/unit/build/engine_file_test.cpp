@@ -9,6 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
+#include "engine/build/backend.h"
 #include "engine/build/make_plan.h"
 #include "engine/build/memory_plan.h"
 #include "engine/build/plan_reference.h"
@@ -96,6 +97,31 @@ TEST_F(EngineFileTest, RefitTakesNewWeights) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+  }
+}
+
+TEST_F(EngineFileTest, TimingCacheComesBack) {
+  TimingCache cache;
+  cache.put("layer", {{"mma:64", 1.5}, {"plain", 8}});
+  cache.put_kernel("hash nvrtc 13.0", Tensor::from<std::uint8_t>(DType::kU8, {4}, {0, 1, 254, 255}));
+  cache.write(path("cache"));
+  TimingCache read = TimingCache::read(path("cache"));
+  ASSERT_NE(read.find("layer"), nullptr);
+  EXPECT_EQ((*read.find("layer"))[0].tactic, "mma:64");
+  EXPECT_EQ(read.find("another"), nullptr);
+  ASSERT_NE(read.kernel("hash nvrtc 13.0"), nullptr);
+  EXPECT_TRUE(equal_bytes(*read.kernel("hash nvrtc 13.0"), *cache.kernel("hash nvrtc 13.0")));
+  EXPECT_EQ(read.kernel("hash nvrtc 12.0"), nullptr);
+  EXPECT_EQ(TimingCache::read(path("none")).size(), 0u);
+  for (const char* kernels : {"{\"k\":\"0g\"}", "{\"k\":\"abc\"}", "{\"k\":\"\"}", "{\"k\":7}", "[]"}) {
+    write_file_atomically(path("bad"),
+                          std::string("{\"version\":1,\"layers\":{},\"kernels\":") + kernels + "}");
+    try {
+      TimingCache::read(path("bad"));
+      ADD_FAILURE() << kernels;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kBadFile) << kernels;
+    }
   }
 }
 
