@@ -1,10 +1,18 @@
 #include <algorithm>
+#include <cstdlib>
 
 #include "engine/base/error.h"
+#include "engine/cuda/device.h"
 #include "engine/cuda/tactic.h"
 
 namespace pare::cuda {
 namespace {
+
+// Programmatic launches came with sm_90.
+bool overlaps() {
+  static const bool yes = std::atoi(Device::get().facts().architecture.c_str() + 3) >= 90;
+  return yes;
+}
 
 class Generated final : public Tactic {
  public:
@@ -54,7 +62,7 @@ class Generated final : public Tactic {
     overlap.value.programmaticStreamSerializationAllowed = 1;
     CUlaunchConfig config = launch_config(stream);
     config.attrs = &overlap;
-    config.numAttrs = 1;
+    config.numAttrs = overlaps() ? 1 : 0;
     PARE_CU(cuLaunchKernelEx(&config, function_, arguments.data(), nullptr));
   }
 
