@@ -54,8 +54,7 @@ class Quantize final : public Command {
         .option("--rank", "R", spec_.rank, "low_rank: columns beside a weight (default 32)", "quantize.rank")
         .option("--calibrator", "C", spec_.activations.calibrator,
                 "auto, minmax, entropy, mse, percentile(99.99)", "quantize.activations.calibrator")
-        .option("--blocks", "INPUTS", blocks_,
-                "block by block, fed by the 'quantized' or 'float' ones before", "quantize.blocks.inputs")
+        .option("--blocks", "INPUTS", blocks_, "block by block: quantized or float", "quantize.blocks.inputs")
         .option("--target", "T", spec_.target, "pare, tensorrt or onnxruntime", "quantize.target")
         .option("--activation-granularity", "G", spec_.activations.granularity, "tensor, channel, token",
                 "quantize.activations.granularity")
@@ -77,7 +76,6 @@ class Quantize final : public Command {
         .option("--shard-size", "BYTES", shard_, "checkpoint formats: largest file (default 5 GiB)",
                 "export.shard_size")
         .option("--opset", "N", opset_, "ONNX opset of the result (default: the input's)", "export.opset")
-        .example("pare quantize vit.onnx --format int4 --group-size 32 -o int4.onnx")
         .example("pare quantize llama --format W4A16 --export compressed_tensors -o llama-w4a16")
         .example("pare quantize resnet.onnx --format int8 -o int8.onnx \\")
         .example("    --data \"images.npy:layout=nhwc_to_nchw,scale=1/255,mean=0.286,std=0.353\"");
