@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 
 #include "calib/calibrate.h"
 #include "calib/collector.h"
+#include "calib/gram_geometry.h"
 #include "engine/base/error.h"
 #include "engine/base/memory.h"
+#include "engine/ir/subgraph.h"
 #include "eval/evaluate.h"
 #include "eval/report_render.h"
 #include "quant/activation.h"
 #include "recipes/plan_report.h"
+#include "recipes/quantize_model.h"
+#include "recipes/solve_weights.h"
 #include "recipes/stages.h"
 
 namespace pare {
@@ -78,6 +83,34 @@ double calibration_bytes(RunState& state, double before) {
   return bytes + static_cast<double>(live_activation_bytes(*watchable.lowered.graph, batch)) +
          static_cast<double>(
              Collector::predicted_bytes(static_cast<std::int64_t>(values.size()), state.pool().threads()));
+}
+
+// Gram matrices of the inputs of all layers (halves of symmetric ones, fitted and held out), and what solving
+// the largest takes beside: whole matrices of both parts, a factor, a copy in work.
+double gram_bytes(const Graph& graph, const quant::Placement& placement) {
+  std::vector<std::tuple<SubgraphPath, ValueId, std::int64_t>> seen;
+  double bytes = 0, largest = 0;
+  for (const quant::WeightSite& site : placement.weights) {
+    const Graph& scope = subgraph_at(graph, site.path);
+    for (const Use& use : site.uses) {
+      GramGeometry geometry;
+      if (use.slot != 1 || !gram_geometry(scope, scope.node(use.node), geometry)) continue;
+      const std::tuple one{site.path, scope.node(use.node).in[0], geometry.n()};
+      if (std::find(seen.begin(), seen.end(), one) != seen.end()) continue;
+      seen.push_back(one);
+      const auto n = static_cast<double>(geometry.n());
+      bytes += 2 * 8 * static_cast<double>(geometry.groups) * n * (n + 1) / 2;
+      largest = std::max(largest, 8 * n * n);
+    }
+  }
+  return bytes + 4 * largest;
+}
+
+// As quantize_model does.
+bool collects_grams(const quant::Placement& placement) {
+  return auto_weighs_outputs(placement) ||
+         std::any_of(placement.weights.begin(), placement.weights.end(),
+                     [](const quant::WeightSite& site) { return wants_grams(site.method); });
 }
 
 struct Rehearsal {
@@ -194,7 +227,12 @@ Forecast forecast_run(RunState& state) {
     peak = std::max(peak + shape * further(std::min(batches, options.layer_samples), 6),
                     twelve + shape * further(batches, 12));
   }
-  if (calibrates && r.quantize) peak = std::max(peak, calibration_bytes(state, before));
+  if (calibrates && r.quantize) {
+    peak = std::max(peak, calibration_bytes(state, before));
+    const quant::Placement placement = quant::place(graph, quantize_choices(*r.quantize).spec);
+    if (collects_grams(placement))
+      peak = std::max(peak, calibration_bytes(state, before) + gram_bytes(graph, placement));
+  }
   forecast.anonymous_bytes = peak + kBesides + kBytesOfStatistics * static_cast<double>(sites);
   forecast.seconds = seconds;
   return forecast;

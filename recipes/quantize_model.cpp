@@ -17,6 +17,19 @@
 #include "recipes/variant.h"
 
 namespace pare {
+bool auto_weighs_outputs(const quant::Placement& placement) {
+  const auto coarse = [](const quant::Format& format) {
+    const FormatInfo& info = format_info(format.dtype);
+    return !info.is_integer() || info.bits < 8 || format.bits != 0;
+  };
+  const bool narrow_inputs =
+      std::any_of(placement.activations.begin(), placement.activations.end(),
+                  [](const quant::ActivationSite& site) { return format_info(site.format.dtype).bits <= 8; });
+  return std::any_of(placement.weights.begin(), placement.weights.end(), [&](const quant::WeightSite& site) {
+    return site.method == "auto" && (coarse(site.format) || !narrow_inputs);
+  });
+}
+
 namespace {
 
 bool any_site(const quant::Placement& placement, bool (*wanted)(const std::string& method)) {
@@ -28,13 +41,6 @@ bool is_auto(const std::string& method) { return method == "auto"; }
 bool is_low_rank(const std::string& method) { return method == "low_rank"; }
 bool is_scaling(const std::string& method) { return method != "auto" && scales_channels(method); }
 bool needs_data(const std::string& method) { return wants_grams(method) || is_scaling(method); }
-
-// Layers whose weights cost output error that better codes can win back. Eight-bit integers a channel do not:
-// beside eight-bit activations theirs is the smaller part.
-bool is_coarse(const quant::WeightSite& site) {
-  const FormatInfo& info = format_info(site.format.dtype);
-  return !info.is_integer() || info.bits < 8 || site.format.bits != 0;
-}
 
 class Flow {
  public:
@@ -128,9 +134,7 @@ class Flow {
   }
 
   bool auto_is_coarse(const quant::Placement& placement) const {
-    return held_out_.has_samples() &&
-           std::any_of(placement.weights.begin(), placement.weights.end(),
-                       [](const quant::WeightSite& site) { return is_auto(site.method) && is_coarse(site); });
+    return held_out_.has_samples() && auto_weighs_outputs(placement);
   }
 
   const QuantVariant& keep(QuantVariant v) {

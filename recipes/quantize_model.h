@@ -97,6 +97,12 @@ struct QuantizeOutcome {
   double scoring_seconds = 0;  // of the whole, spent on drift evaluations
 };
 
+// Whether method `auto` weighs weight errors by what they do to layer outputs (Gram matrices, every weight
+// method): where some such layer is coarse (not eight-bit integers), or where activations have more than
+// eight bits or none, so that weights make all of the error. Eight-bit weights beside eight-bit activations
+// make the smaller part.
+bool auto_weighs_outputs(const quant::Placement& placement);
+
 // Error kUsage when a method needs data and there is none.
 QuantizeOutcome quantize_model(const QuantizeInput& input, const QuantizeChoices& choices);
 
