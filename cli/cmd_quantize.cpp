@@ -52,6 +52,11 @@ class Quantize final : public Command {
                 "auto, rtn, search, gptq, awq, smoothquant, equalize, learned or low_rank", "quantize.method")
         .option("--alpha", "A", alpha_, "smoothquant: strength, 0 to 1 (default: searched)", "quantize.alpha")
         .option("--rank", "R", spec_.rank, "low_rank: columns beside a weight (default 32)", "quantize.rank")
+        .option("--inputs", "I", spec_.inputs,
+                "float, or quantized: each layer for what those before it give", "quantize.inputs")
+        .option("--scaling", "S", spec_.scaling, "awq, smoothquant: channel factors, then --method",
+                "quantize.scaling")
+        .flag("--rotate", spec_.rotate, "Hadamard rotations in the weights", "quantize.rotate")
         .option("--calibrator", "C", spec_.activations.calibrator,
                 "auto, minmax, entropy, mse, percentile(99.99)", "quantize.activations.calibrator")
         .option("--blocks", "INPUTS", blocks_, "block by block: quantized or float", "quantize.blocks.inputs")

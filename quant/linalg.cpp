@@ -31,6 +31,17 @@ bool invert_spd(double* h, std::int64_t n) {
   return matrix.allFinite();
 }
 
+bool solve_spd(const double* h, std::int64_t n, double* b, std::int64_t rows) {
+  const Eigen::Map<const Matrix> matrix(h, n, n);
+  Eigen::Map<Matrix> sides(b, rows, n);
+  if (!matrix.allFinite() || !sides.allFinite()) return false;
+  const Eigen::LLT<Matrix> llt(matrix);
+  if (llt.info() != Eigen::Success) return false;
+  const Matrix solved = llt.solve(sides.transpose());  // H is symmetric
+  sides = solved.transpose();
+  return sides.allFinite();
+}
+
 void symmetric_eigen(const double* a, std::int64_t n, std::vector<double>& values,
                      std::vector<double>& vectors) {
   const Eigen::Map<const Matrix> matrix(a, n, n);

@@ -25,6 +25,10 @@ bool factor_upper(double* h, std::int64_t n);
 // H^-1 in H's place, by LLT in float64. False where H is not positive definite.
 bool invert_spd(double* h, std::int64_t n);
 
+// x H = b for each of the `rows` rows of b [rows][n], in b's place, by LLT in float64. False, with b garbage,
+// where H is not positive definite or something is not finite.
+bool solve_spd(const double* h, std::int64_t n, double* b, std::int64_t rows);
+
 // Eigenvalues, ascending, and eigenvectors: column k of `vectors` [n][n] belongs to values[k].
 void symmetric_eigen(const double* a, std::int64_t n, std::vector<double>& values,
                      std::vector<double>& vectors);

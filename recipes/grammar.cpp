@@ -132,6 +132,16 @@ void describe_quantize(Fields& f, QuantizeSpec& q) {
   f.integer(
       {.key = "rank", .doc = "low_rank: columns of the products beside a weight", .min = 1, .max = 4096},
       q.rank);
+  f.text({.key = "inputs",
+          .doc = "what layers are solved for: inputs of the float model, or those that quantized layers give",
+          .choices = {"float", "quantized"}},
+         q.inputs);
+  f.text({.key = "scaling",
+          .doc = "factors a channel, before codes are chosen by the method",
+          .choices = {"awq", "smoothquant", "equalize"}},
+         q.scaling);
+  f.boolean({.key = "rotate", .doc = "turn residual stream and heads by Hadamard matrices, in the weights"},
+            q.rotate);
   f.maybe_boolean({.key = "bias_correction", .doc = "mean errors out of biases; absent: auto tries it"},
                   q.bias_correction);
   f.maybe_boolean({.key = "act_order", .doc = "gptq: most active inputs first"}, q.act_order);

@@ -84,7 +84,9 @@ LayerGrams LayerGrams::collect(const Graph& graph, const quant::Placement& place
   options.pool = &pool;
   options.progress = progress;
   options.end = std::min(data.sample_count(), kGramSamples);
-  options.held_out = options.end / 4;
+  const bool chooses = std::any_of(placement.weights.begin(), placement.weights.end(),
+                                   [](const quant::WeightSite& site) { return site.method == "auto"; });
+  options.held_out = !data.has_tokens() ? options.end / 4 : chooses ? options.end / 8 : 0;
   collect_grams(graph, targets, data, options, [&](std::size_t i, const GramPair& pair) {
     if (pair.fit.empty()) return;
     const auto shared = std::make_shared<const GramPair>(pair);

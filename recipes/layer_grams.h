@@ -21,6 +21,11 @@ class LayerGrams {
   static LayerGrams collect(const Graph& graph, const quant::Placement& placement, Dataset& data,
                             ThreadPool& pool, Progress* progress);
 
+  // Moments from elsewhere, for one node; they replace what there is.
+  void set(const SubgraphPath& path, NodeId node, GramPair pair) {
+    grams_[{path, node}] = std::make_shared<const GramPair>(std::move(pair));
+  }
+
   bool empty() const { return grams_.empty(); }
   // Of the node, or of the first node that reads the weight; nullptr: none, or its branch was never taken.
   const GramPair* find(const SubgraphPath& path, NodeId node) const;

@@ -229,6 +229,9 @@ QuantizeChoices quantize_choices(const QuantizeSpec& recipe) {
   if (!recipe.activations.calibrator.empty()) choices.calibrator = recipe.activations.calibrator;
   choices.alpha = recipe.alpha;
   choices.rank = recipe.rank;
+  choices.inputs = recipe.inputs;
+  choices.scaling = recipe.scaling;
+  choices.rotate = recipe.rotate;
   choices.bias_correction = recipe.bias_correction;
   if (recipe.damp) choices.solve.layer.damp = *recipe.damp;
   if (recipe.act_order)

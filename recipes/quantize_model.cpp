@@ -10,6 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
 #include "quant/activation.h"
+#include "quant/rotation.h"
 #include "quant/scale_group.h"
 #include "recipes/bias_step.h"
 #include "recipes/held_out.h"
@@ -31,6 +32,8 @@ bool auto_weighs_outputs(const quant::Placement& placement) {
 }
 
 namespace {
+
+constexpr std::uint64_t kRotationSeed = 1;
 
 bool any_site(const quant::Placement& placement, bool (*wanted)(const std::string& method)) {
   return std::any_of(placement.weights.begin(), placement.weights.end(),
@@ -63,6 +66,7 @@ class Flow {
     QuantCandidate first = maker_.candidate(base, methods_.first());
     if (in_.given != nullptr || !held_out_.has_samples() ||
         !(automatic || correct || (ranged && methods_.several()))) {
+      if (choices_.inputs == "quantized") follow_inputs(first);
       if (correct && choices_.bias_correction) correct_biases(first, in_);
       best_ = std::move(first);
       finish();
@@ -71,6 +75,11 @@ class Flow {
     consider(std::move(first), correct);
     if (automatic) improve(base, correct);
     if (ranged && methods_.several()) try_calibrators(correct);
+    if (choices_.inputs == "quantized") {
+      QuantCandidate next = best_;
+      follow_inputs(next);
+      consider(std::move(next), false);
+    }
     finish();
     return std::move(out_);
   }
@@ -89,7 +98,16 @@ class Flow {
   // What was asked for by name is done whatever it scores.
   const QuantVariant& base_variant() {
     auto stats = std::make_shared<const std::vector<TensorStats>>(in_.stats);
-    const quant::Placement placement = maker_.place(*in_.graph, *stats);
+    Graph rotated;
+    quant::RotationResult rotation;
+    if (choices_.rotate) {
+      rotated = *in_.graph;
+      rotation = quant::rotate(rotated, kRotationSeed);
+      notes_.insert(notes_.end(), rotation.notes.begin(), rotation.notes.end());
+      if (rotation.streams + rotation.attentions == 0)
+        notes_.push_back("rotation: the model has no stream and no attention that could be rotated");
+    }
+    const quant::Placement placement = maker_.place(choices_.rotate ? rotated : *in_.graph, *stats);
     if (in_.calibration == nullptr && any_site(placement, needs_data)) {
       for (const quant::WeightSite& site : placement.weights)
         if (needs_data(site.method))
@@ -99,18 +117,25 @@ class Flow {
               .hint("give calibrate.data (--data), or method search");
     }
     VariantMaker::Source source;
-    source.graph = *in_.graph;
+    source.graph = choices_.rotate ? std::move(rotated) : *in_.graph;
     source.placement = placement;
     source.statistics = stats;
+    for (const ValueId id : rotation.changed) source.changed.push_back({{}, id});
     if (in_.calibration != nullptr && (any_site(placement, wants_grams) || auto_is_coarse(placement)))
-      source.grams = LayerGrams::collect(source.graph, placement, *in_.calibration, *in_.pool, in_.progress);
+      source.grams =
+          in_.grams != nullptr && !choices_.rotate
+              ? *in_.grams
+              : LayerGrams::collect(source.graph, placement, *in_.calibration, *in_.pool, in_.progress);
     std::vector<ScaledValue> scaled;
     std::vector<std::string> notes;
-    if (any_site(placement, is_scaling)) {
+    if (any_site(placement, is_scaling) || !choices_.scaling.empty()) {
       // Layers of method auto wait for their turn.
       quant::Placement asked = placement;
       for (quant::WeightSite& site : asked.weights)
-        if (is_auto(site.method)) site.method = "search";
+        if (!choices_.scaling.empty())
+          site.method = choices_.scaling;
+        else if (is_auto(site.method))
+          site.method = "search";
       ScaleResult result = scale(source.graph, asked, *stats, source.grams);
       scaled = result.scaled;
       notes = result.notes;
@@ -125,7 +150,7 @@ class Flow {
       source.graph = low_rank.graph;
       source.low_rank = &low_rank;
     }
-    if (!scaled.empty() || !low_rank.codes.empty())
+    if (!scaled.empty() || !low_rank.codes.empty() || !rotation.changed.empty())
       held_out_.check_unchanged(source.graph, "a transform before quantization");
     QuantVariant v = maker_.make(std::move(source), true);
     v.scaled = std::move(scaled);
@@ -232,6 +257,18 @@ class Flow {
     }
     // Bias correction raises them all; the best of the others deserves it too.
     if (uniform.variant != nullptr) consider(std::move(uniform), correct, true);
+  }
+
+  // The weights again, each for the input that the quantized layers before it give.
+  void follow_inputs(QuantCandidate& c) {
+    if (in_.calibration == nullptr)
+      throw make_error(ErrorCode::kUsage, "inputs: quantized needs calibration data")
+          .hint("give calibrate.data (--data)");
+    InOrderOptions options = choices_.in_order;
+    options.solve = choices_.solve;
+    Progress& progress = in_.progress != nullptr ? *in_.progress : no_progress();
+    c.plan.weights = solve_in_order(c.graph, c.plan, *in_.calibration, options, progress, *in_.pool);
+    c.label += " + quantized inputs";
   }
 
   void score(QuantCandidate& c) {

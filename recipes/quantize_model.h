@@ -38,6 +38,7 @@
 #include "quant/spec.h"
 #include "recipes/low_rank_layers.h"
 #include "recipes/scale_layers.h"
+#include "recipes/solve_in_order.h"
 #include "recipes/solve_weights.h"
 
 namespace pare {
@@ -61,7 +62,8 @@ struct QuantizeInput {
   SampleRange held_out_range;       // range: nothing is scored, mse is taken
   ThreadPool* pool = nullptr;       // required
   Progress* progress = nullptr;
-  LayerJournal* journal = nullptr;  // finished layers and scores; null: everything is computed, in memory
+  const LayerGrams* grams = nullptr;  // of `graph`, collected before; null: collected when they are needed
+  LayerJournal* journal = nullptr;    // finished layers and scores; null: everything is computed, in memory
 };
 
 struct QuantizeChoices {
@@ -73,6 +75,13 @@ struct QuantizeChoices {
   std::optional<bool> bias_correction;  // absent: method auto tries it
   SolveOptions solve;                   // damp, act order
   bool folded_only = false;  // transforms add no operators: what a checkpoint holds are weights alone
+  // "float": layers are solved for what they read in the float model; "quantized": one after the other, each
+  // for what the quantized layers before it give (solve_in_order.h).
+  std::string inputs = "float";
+  InOrderOptions in_order;
+  bool rotate = false;  // quant/rotation.h, before anything else
+  // Channel factors before weights are solved by their method: "", "awq", "smoothquant", "equalize".
+  std::string scaling;
 };
 
 struct ScoredCandidate {

@@ -77,6 +77,10 @@ struct QuantizeSpec {
   std::int64_t group_size = 0;
   std::optional<double> alpha;  // smoothquant
   std::int64_t rank = 32;       // low_rank
+  std::string inputs =
+      "float";          // what layers are solved for: inputs of the float model | of the quantized one
+  std::string scaling;  // channel factors before other methods: "" | awq | smoothquant | equalize
+  bool rotate = false;
   std::optional<bool> bias_correction;
   std::optional<bool> act_order;
   std::optional<double> damp;

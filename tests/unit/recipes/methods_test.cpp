@@ -46,7 +46,7 @@ struct Quantized {
 };
 
 Quantized quantize(const Graph& graph, const std::string& scheme, const std::string& method, int threads = 2,
-                   std::int64_t batch = 8) {
+                   std::int64_t batch = 8, const std::string& inputs = "float") {
   ThreadPool pool(threads);
   QuantizeChoices choices;
   choices.spec.weights = quant::scheme_from_name(scheme).weights;
@@ -54,6 +54,7 @@ Quantized quantize(const Graph& graph, const std::string& scheme, const std::str
   choices.spec.method = method;
   choices.calibrator = "mse";
   choices.rank = 16;
+  choices.inputs = inputs;
   Dataset calibration(images(kSamples, batch), model_inputs(graph));
   Dataset held_out(images(kSamples + kHeldOut, batch), model_inputs(graph));
   QuantizeInput input;
@@ -112,6 +113,27 @@ TEST(Methods, WeightsAloneEachGainsOverTheLargestMagnitude) {
       EXPECT_GT(run.outcome.scaled.size(), 0u);
     }
   }
+}
+
+TEST(Methods, LayersSolvedForTheInputsThatQuantizedOnesGive) {
+  const Graph graph = vit();
+  const Quantized plain = quantize(graph, "nvfp4_w4a4", "rtn");
+  const Quantized alone = quantize(graph, "nvfp4_w4a4", "gptq");
+  const Quantized run = quantize(graph, "nvfp4_w4a4", "gptq", 2, 8, "quantized");
+  EXPECT_GT(run.sqnr_db, plain.sqnr_db + 0.5);
+  EXPECT_GT(run.sqnr_db, alone.sqnr_db);
+  ThreadPool pool(2);
+  EXPECT_TRUE(quant::audit(run.outcome.source, run.outcome.plan, read_bytes(run.bytes)).passed());
+  EXPECT_TRUE(names_method(run, "gptq"));
+  EXPECT_EQ(quantize(graph, "nvfp4_w4a4", "gptq", 1, 5, "quantized").bytes, run.bytes);
+}
+
+TEST(Methods, LowRankProductsFittedToRoundedActivationsToo) {
+  const Graph graph = vit();
+  const Quantized alone = quantize(graph, "nvfp4_w4a4", "low_rank");
+  const Quantized run = quantize(graph, "nvfp4_w4a4", "low_rank", 2, 8, "quantized");
+  EXPECT_GT(run.sqnr_db, alone.sqnr_db);
+  EXPECT_TRUE(quant::audit(run.outcome.source, run.outcome.plan, read_bytes(run.bytes)).passed());
 }
 
 TEST(Methods, SmoothQuantAndEqualizeWithActivations) {
