@@ -121,11 +121,13 @@ class Flow {
     source.placement = placement;
     source.statistics = stats;
     for (const ValueId id : rotation.changed) source.changed.push_back({{}, id});
-    if (in_.calibration != nullptr && (any_site(placement, wants_grams) || auto_is_coarse(placement)))
+    if (in_.calibration != nullptr && (any_site(placement, wants_grams) || auto_is_coarse(placement))) {
       source.grams =
           in_.grams != nullptr && !choices_.rotate
               ? *in_.grams
               : LayerGrams::collect(source.graph, placement, *in_.calibration, *in_.pool, in_.progress);
+      note_positions(source.graph, placement, source.grams);
+    }
     std::vector<ScaledValue> scaled;
     std::vector<std::string> notes;
     if (any_site(placement, is_scaling) || !choices_.scaling.empty()) {
@@ -156,6 +158,31 @@ class Flow {
     v.scaled = std::move(scaled);
     v.notes.insert(v.notes.end(), notes.begin(), notes.end());
     return keep(std::move(v));
+  }
+
+  // How many positions each layer's input had, where they differ: the tokens that reached an expert.
+  void note_positions(const Graph& graph, const quant::Placement& placement, const LayerGrams& grams) {
+    std::vector<std::pair<const GramPair*, std::string>> seen;  // in the order of the layers
+    std::uint64_t most = 0;
+    const auto positions = [](const GramPair& pair) { return pair.fit.count + pair.held_out.count; };
+    for (const quant::WeightSite& site : placement.weights)
+      if (const GramPair* pair = grams.find(site); pair != nullptr && pair->fit.groups == 1) {
+        most = std::max(most, positions(*pair));
+        const bool known =
+            std::any_of(seen.begin(), seen.end(), [&](const auto& s) { return s.first == pair; });
+        if (!known) seen.emplace_back(pair, value_label(graph, site.path, site.value));
+      }
+    for (const auto& [pair, label] : seen)
+      if (in_.calibration->has_tokens() && positions(*pair) < most)
+        notes_.push_back(fmt::format("'{}' was reached by {} of {} tokens{}", label, positions(*pair), most,
+                                     positions(*pair) < static_cast<std::uint64_t>(pair->fit.n)
+                                         ? ", fewer than it has inputs: its codes rest on little"
+                                         : ""));
+    for (const quant::WeightSite& site : placement.weights)
+      if (in_.calibration->has_tokens() && grams.find(site) == nullptr)
+        notes_.push_back(
+            fmt::format("'{}' was reached by no token: it keeps the nearest codes of a searched grid",
+                        value_label(graph, site.path, site.value)));
   }
 
   bool auto_is_coarse(const quant::Placement& placement) const {

@@ -13,6 +13,11 @@
 
 namespace pare {
 
+std::int64_t held_out_samples(const DatasetSpec& data, std::int64_t wanted) {
+  constexpr std::int64_t kWindows = 16;
+  return is_text(data) ? std::min(wanted, kWindows) : wanted;
+}
+
 CalibrationSplit split_calibration(std::int64_t available, std::int64_t samples, std::int64_t holdout) {
   CalibrationSplit split;
   split.samples = samples == 0 ? available : std::min(samples, available);
@@ -127,12 +132,13 @@ std::unique_ptr<Dataset> RunState::calibration_data(std::int64_t samples) {
 CalibrationSplit RunState::split() {
   if (split_) return *split_;
   const CalibrateSpec& c = *recipe().calibrate;
-  const std::int64_t samples = resolved_dataset(recipe(), c.data).samples;
-  const std::unique_ptr<Dataset> data = calibration_data(samples == 0 ? 0 : samples + c.holdout);
+  const DatasetSpec spec = resolved_dataset(recipe(), c.data);
+  const std::int64_t samples = spec.samples, holdout = held_out_samples(spec, c.holdout);
+  const std::unique_ptr<Dataset> data = calibration_data(samples == 0 ? 0 : samples + holdout);
   const bool scored = recipe().quantize && (recipe().quantize->activations.calibrator.empty() ||
                                             recipe().quantize->activations.calibrator == "auto");
   if (scored && data->fixed_batch() <= 1) {
-    split_ = split_calibration(data->sample_count(), samples, c.holdout);
+    split_ = split_calibration(data->sample_count(), samples, holdout);
   } else {
     split_.emplace();
     split_->samples = samples == 0 ? data->sample_count() : std::min(samples, data->sample_count());

@@ -75,8 +75,7 @@ class InOrder {
     std::map<ValueId, Level> by_value;
     for (std::size_t i = 0; i < plan_.placement.weights.size(); ++i) {
       const quant::WeightSite& site = plan_.placement.weights[i];
-      if (!site.path.empty() || site.uses.size() != 1 || site.uses[0].slot != 1 || !follows(site.method) ||
-          site.format.granularity == quant::Granularity::kTensor)
+      if (!site.path.empty() || site.uses.size() != 1 || site.uses[0].slot != 1 || !follows(site.method))
         continue;
       const Node& node = graph_.node(site.uses[0].node);
       const bool plain = node.is("MatMul") || (node.is("Gemm") && node.attr("transA", std::int64_t{0}) == 0);
@@ -98,6 +97,21 @@ class InOrder {
     std::sort(levels.begin(), levels.end(),
               [&](const Level& a, const Level& b) { return place(a) < place(b); });
     return levels;
+  }
+
+  // Do both graphs have the same rows of a value, one for one? Not where the data decides which there are:
+  // the tokens that an expert gets.
+  bool is_paired(ValueId x) const {
+    const Shape& shape = graph_.value(x).shape;
+    for (int i = 0; i + 1 < shape.rank(); ++i) {
+      const Dim& dim = shape.dims[static_cast<std::size_t>(i)];
+      const bool of_input = std::any_of(graph_.inputs.begin(), graph_.inputs.end(), [&](ValueId input) {
+        const std::vector<Dim>& dims = graph_.value(input).shape.dims;
+        return std::any_of(dims.begin(), dims.end(), [&](const Dim& d) { return d.same(dim); });
+      });
+      if (!dim.known() && !of_input) return false;
+    }
+    return shape.rank() > 0;
   }
 
   // The stream that a layer's output is added to; kNone: there is none, or it is not known yet.
@@ -153,13 +167,16 @@ class InOrder {
   };
 
   Moments collect(const Level& level, std::int64_t n, ValueId stream, std::int64_t m, bool before) {
+    const bool paired = is_paired(level.x);
+    before = before && paired;
+    if (!paired) stream = ValueId::kNone;
     const std::int64_t first_stream = (before ? 3 : 2) * n;
-    const std::int64_t width = first_stream + (stream == ValueId::kNone ? 0 : m);
+    const std::int64_t width = !paired ? n : first_stream + (stream == ValueId::kNone ? 0 : m);
     GramAccumulator sum(graph_.value(level.x).name, width, 1, pool_);
     PARE_ASSERT(sum.column_stride() == 1);
     for (std::size_t b = 0; b < steps_.batches(); ++b) {
       std::int64_t count = 0, of_stream = 0;
-      const float* x = rows(float_steps_, b, level.x, n, count);
+      const float* x = paired ? rows(float_steps_, b, level.x, n, count) : nullptr;
       const float* xh = rows(steps_, b, level.rounded, n, count);
       const float* xb = before ? rows(steps_, b, level.x, n, count) : nullptr;
       const float *h = nullptr, *hh = nullptr;
@@ -174,10 +191,8 @@ class InOrder {
         pool_.parallel_for(k, 16, [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t i = begin; i < end; ++i) {
             float* row = out + i * width;
-            for (std::int64_t c = 0; c < n; ++c) {
-              row[c] = xh[(at + i) * n + c];
-              row[n + c] = x[(at + i) * n + c] - row[c];
-            }
+            std::copy_n(xh + (at + i) * n, n, row);
+            for (std::int64_t c = 0; x != nullptr && c < n; ++c) row[n + c] = x[(at + i) * n + c] - row[c];
             for (std::int64_t c = 0; xb != nullptr && c < n; ++c)
               row[2 * n + c] = xb[(at + i) * n + c] - row[c];
             for (std::int64_t c = 0; h != nullptr && c < m; ++c)
@@ -199,6 +214,7 @@ class InOrder {
     for (std::int64_t i = 0; i < n; ++i)
       for (std::int64_t j = i; j < n; ++j)
         result.xh.sums[static_cast<std::size_t>(result.xh.index(i, j))] = all.at(0, i, j);
+    if (!paired) return result;
     const double count = std::max(1.0, static_cast<double>(all.count));
     const auto block = [&](std::int64_t first, std::int64_t rows) {
       std::vector<double> part(static_cast<std::size_t>(rows * n));
@@ -319,8 +335,8 @@ class InOrder {
     constants_[product.a] = back(part.a, a);
     constants_[product.b] = back(part.b, b);
     const Tensor& weight = graph_.value(site.value).constant;
-    constants_[site.value] = quant::scatter_rows(quant::without(whole, part),
-                                                 quant::site_view(site, weight.dims()), weight.dims());
+    constants_[site.value] = quant::scatter_rows(
+        quant::without(whole, part), quant::site_view(row_site(site), weight.dims()), weight.dims());
     steps_.set_constant(product.a, constants_[product.a]);
     steps_.set_constant(product.b, constants_[product.b]);
     return true;
@@ -339,7 +355,7 @@ class InOrder {
     const quant::WeightSite& first = plan_.placement.weights[level.sites[0]];
     const auto site_rows = [&](std::size_t i) {
       const quant::WeightSite& site = plan_.placement.weights[i];
-      return quant::site_rows(graph_.value(site.value).constant, site);
+      return quant::site_rows(graph_.value(site.value).constant, row_site(site));
     };
     // The stream must be held when the level's input is there: it is, since the sum behind still needs it.
     float_steps_.advance_to(level.x);
@@ -354,7 +370,10 @@ class InOrder {
     const quant::WeightRows first_rows = site_rows(level.sites[0]);
     const Moments moments = collect(level, first_rows.shape.cols, stream, first_rows.shape.rows, product);
     if (moments.xh.empty()) {
-      for (const std::size_t i : level.sites) use(i);
+      for (const std::size_t i : level.sites) {
+        plans_[i].record.fallback = "no data reached it in the quantized model";
+        use(i);
+      }
       return;
     }
     const std::vector<float> gram = moments.xh.dense(0);
@@ -366,10 +385,11 @@ class InOrder {
       quant::WeightRows rows = site_rows(i);
       const Tensor& weight = graph_.value(site.value).constant;
       grams.set(site.path, site.uses[0].node, {moments.xh, {}});
-      if (refit(site, moments, gram, grams, rows) ||
-          quant::retarget(rows, gram, cross(rows, moments, stream != ValueId::kNone), options_.ridge))
+      if (!moments.to_difference.empty() &&
+          (refit(site, moments, gram, grams, rows) ||
+           quant::retarget(rows, gram, cross(rows, moments, !moments.to_stream.empty()), options_.ridge)))
         target.value(site.value).constant =
-            quant::scatter_rows(rows, quant::site_view(site, weight.dims()), weight.dims());
+            quant::scatter_rows(rows, quant::site_view(row_site(site), weight.dims()), weight.dims());
       unit.weights.push_back(site);
       if (site.method == "auto" || site.method == "low_rank") unit.weights.back().method = "learned";
     }

@@ -48,6 +48,44 @@ SolvedRows awq_rows(const quant::LayerProblem& problem, const SolveOptions& opti
   return best;
 }
 
+// Codes of a weight with one scale for the whole tensor: the scale stays, codes are solved row by row.
+SolvedRows solve_on_scale(const std::string& name, const quant::WeightSite& site, const Tensor& weight,
+                          const GramPair& grams, float scale, const std::string& method,
+                          const SolveOptions& options, ThreadPool& pool) {
+  const quant::WeightSite by_row = row_site(site);
+  const quant::WeightRows rows = quant::site_rows(weight, by_row);
+  quant::Grid grid;
+  grid.scales.assign(static_cast<std::size_t>(rows.shape.rows), scale);
+  quant::LayerProblem problem;
+  problem.name = name;
+  problem.weight = &rows;
+  problem.gram = &grams.fit;
+  if (!grams.held_out.empty()) problem.held_out = &grams.held_out;
+  problem.format = quant::grid_format(by_row.format);
+  problem.grid = &grid;
+  quant::LayerOptions layer = options.layer;
+  layer.method = method;
+  quant::LayerSolution solution = quant::solve_layer(problem, layer, pool);
+  SolvedRows solved;
+  solved.grid.scales = {scale};
+  // A tensor's one row is its memory.
+  const quant::WeightView view = quant::site_view(by_row, weight.dims());
+  solved.codes.resize(solution.codes.size());
+  std::size_t at = 0;
+  for (std::int64_t row = 0; row < rows.shape.rows; ++row)
+    for (std::int64_t tap = 0; tap < view.taps; ++tap)
+      for (std::int64_t in = 0; in < view.ins; ++in)
+        solved.codes[static_cast<std::size_t>(view.at(row, in, tap))] = solution.codes[at++];
+  solved.nearest = solution.method == "rtn" || solution.method == "search";
+  solved.record.method = solution.method;
+  solved.record.fallback = solution.fallback;
+  solved.record.loss = solution.relative_loss;
+  solved.record.held_out_loss = solution.held_out_loss;
+  for (const quant::LayerCandidate& one : solution.candidates)
+    solved.record.tried.emplace_back(one.method, one.loss);
+  return solved;
+}
+
 std::string layer_method(const std::string& method, bool searched, bool has_moments) {
   if (method == "auto") return searched || !has_moments ? "search" : "auto";
   if (method == "smoothquant" || method == "equalize" || method == "low_rank") return "search";
@@ -57,6 +95,11 @@ std::string layer_method(const std::string& method, bool searched, bool has_mome
 // One scale for the tensor has one row that holds it all, which no moments fit.
 bool is_whole(const quant::WeightSite& site) {
   return site.format.granularity == quant::Granularity::kTensor;
+}
+
+// One matrix of moments whose columns are those of the rows, in their order.
+bool fits_rows(const GramPair* pair, const Tensor& weight) {
+  return pair != nullptr && !pair->fit.empty() && pair->fit.groups == 1 && weight.size() % pair->fit.n == 0;
 }
 
 // The global scale that fused layers share, by site; only two-level formats have one.
@@ -93,12 +136,26 @@ std::vector<quant::WeightPlan> solve_unit(const Graph& graph, const quant::Place
   const quant::WeightSite& first = unit.weights.front();
   const std::string method = layer_method(first.method, options.searched, grams.find(first) != nullptr);
   const bool simple = method == "rtn" || method == "search";
-  if ((simple && grams.find(first) == nullptr) || (is_whole(first) && first.fused >= 0)) {
-    std::vector<quant::WeightPlan> plans = quant::plan_weights(graph, unit, method, pool);
-    for (quant::WeightPlan& plan : plans) {
+  if ((simple && grams.find(first) == nullptr) || is_whole(first)) {
+    std::vector<quant::WeightPlan> plans =
+        quant::plan_weights(graph, unit, method == "rtn" ? "rtn" : "search", pool);
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      quant::WeightPlan& plan = plans[i];
+      const quant::WeightSite& site = unit.weights[i];
+      const GramPair* pair = grams.find(site);
+      if (const Tensor& weight = subgraph_at(graph, site.path).value(site.value).constant;
+          !simple && method != "awq" && fits_rows(pair, weight)) {
+        SolvedRows one = solve_on_scale(value_label(graph, site.path, site.value), site, weight, *pair,
+                                        *plan.scales.as<float>(), method, options, pool);
+        plan = quant::weight_plan(site, weight.dims(), quant::site_rows(weight, site), one.grid, one.codes,
+                                  pool);
+        plan.nearest = one.nearest;
+        plan.record = std::move(one.record);
+        continue;
+      }
       plan.record.method = simple ? method : "search";
       plan.record.held_out_loss = std::numeric_limits<double>::quiet_NaN();
-      if (!simple) plan.record.fallback = "fused layers share one scale for the tensor";
+      if (!simple) plan.record.fallback = "one scale for the tensor, and no second moments of one matrix";
     }
     return plans;
   }
@@ -141,6 +198,12 @@ std::string describe(const quant::Placement& unit, const LayerGrams& grams, cons
 }
 
 }  // namespace
+
+quant::WeightSite row_site(quant::WeightSite site) {
+  if (site.format.granularity == quant::Granularity::kTensor)
+    site.format.granularity = quant::Granularity::kChannel;
+  return site;
+}
 
 bool wants_grams(const std::string& method) {
   return method == "gptq" || method == "learned" || method == "awq" || method == "low_rank";

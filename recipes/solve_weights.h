@@ -41,6 +41,9 @@ struct SolvedRows {
 SolvedRows solve_rows(const std::string& name, const quant::WeightSite& site, const quant::WeightRows& rows,
                       const GramPair* grams, float global, const SolveOptions& options, ThreadPool& pool);
 
+// The site as it is solved: one scale for the whole tensor still has a row for each output.
+quant::WeightSite row_site(quant::WeightSite site);
+
 // Does a method need moments of the layers' inputs?
 bool wants_grams(const std::string& method);
 

@@ -24,6 +24,8 @@ struct CalibrationSplit {
   std::int64_t samples = 0;
   SampleRange holdout;
 };
+// Of a text at most 16 windows: their logits are held for every candidate's score.
+std::int64_t held_out_samples(const DatasetSpec& data, std::int64_t wanted);
 CalibrationSplit split_calibration(std::int64_t available, std::int64_t samples, std::int64_t holdout);
 
 // Relative paths of a data set resolved against the recipe's folder.
