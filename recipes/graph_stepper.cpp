@@ -38,7 +38,7 @@ std::vector<ValueId> GraphStepper::needed_from(std::size_t position,
       if (id != ValueId::kNone && !graph_.is_constant(id) && made.count(id) == 0) needed.insert(id);
     for (const ValueId id : node.out) made.insert(id);
   }
-  for (const ValueId id : extra) needed.insert(id);
+  for (const ValueId id : graph_.inputs) needed.insert(id);  // they say how many samples a batch has
   return {needed.begin(), needed.end()};
 }
 

@@ -5,6 +5,7 @@
 
 #include "calib/gram.h"
 #include "engine/base/error.h"
+#include "quant/linalg.h"
 #include "quant/low_rank.h"
 #include "quant/retarget.h"
 #include "recipes/graph_stepper.h"
@@ -166,27 +167,47 @@ class InOrder {
     std::vector<double> before_difference, before_stream, before_xh;  // E[(x - xh) xb^T], ..., E[xh xb^T]
   };
 
-  Moments collect(const Level& level, std::int64_t n, ValueId stream, std::int64_t m, bool before) {
-    const bool paired = is_paired(level.x);
-    before = before && paired;
-    if (!paired) stream = ValueId::kNone;
-    const std::int64_t first_stream = (before ? 3 : 2) * n;
-    const std::int64_t width = !paired ? n : first_stream + (stream == ValueId::kNone ? 0 : m);
-    GramAccumulator sum(graph_.value(level.x).name, width, 1, pool_);
-    PARE_ASSERT(sum.column_stride() == 1);
+  // Columns of a Gram matrix of several values, and its halves: samples to fit, samples to judge.
+  struct Sums {
+    bool paired = false, before = false, stream = false;
+    std::int64_t n = 0, m = 0;
+    Gram fit, held_out;
+    std::int64_t first_stream() const { return (before ? 3 : 2) * n; }
+    std::int64_t width() const { return !paired ? n : first_stream() + (stream ? m : 0); }
+  };
+
+  Sums collect(const Level& level, std::int64_t n, ValueId stream, std::int64_t m, bool before) {
+    Sums sums;
+    sums.paired = is_paired(level.x);
+    sums.before = before = before && sums.paired;
+    sums.stream = sums.paired && stream != ValueId::kNone;
+    sums.n = n;
+    sums.m = m;
+    const std::int64_t width = sums.width(), first_stream = sums.first_stream();
+    const std::string& name = graph_.value(level.x).name;
+    GramAccumulator fit(name, width, 1, pool_), held_out(name, width, 1, pool_);
+    PARE_ASSERT(fit.column_stride() == 1);
+    const auto samples_of = [&](std::size_t b) { return steps_.at(b, graph_.inputs[0]).dims().at(0); };
+    std::int64_t samples = 0, first = 0;
+    for (std::size_t b = 0; b < steps_.batches(); ++b) samples += samples_of(b);
+    const std::int64_t judged = sums.paired ? samples / 4 : 0;  // the last ones
     for (std::size_t b = 0; b < steps_.batches(); ++b) {
       std::int64_t count = 0, of_stream = 0;
-      const float* x = paired ? rows(float_steps_, b, level.x, n, count) : nullptr;
+      const float* x = sums.paired ? rows(float_steps_, b, level.x, n, count) : nullptr;
       const float* xh = rows(steps_, b, level.rounded, n, count);
       const float* xb = before ? rows(steps_, b, level.x, n, count) : nullptr;
       const float *h = nullptr, *hh = nullptr;
-      if (stream != ValueId::kNone) {
+      if (sums.stream) {
         h = rows(float_steps_, b, stream, m, of_stream);
         hh = rows(steps_, b, stream, m, of_stream);
         PARE_ASSERT(of_stream == count);
       }
+      const std::int64_t to_fit = std::clamp<std::int64_t>(samples - judged - first, 0, samples_of(b));
+      const std::int64_t border = judged == 0 ? count : count / samples_of(b) * to_fit;
+      first += samples_of(b);
       for (std::int64_t at = 0; at < count;) {
-        std::int64_t k = count - at;
+        GramAccumulator& sum = at < border ? fit : held_out;
+        std::int64_t k = (at < border ? border : count) - at;
         float* out = sum.rows(k);
         pool_.parallel_for(k, 16, [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t i = begin; i < end; ++i) {
@@ -203,7 +224,14 @@ class InOrder {
         at += k;
       }
     }
-    const Gram all = sum.take();
+    sums.fit = fit.take();
+    sums.held_out = held_out.take();
+    return sums;
+  }
+
+  static Moments moments_of(const Sums& sums, const Gram& all) {
+    const std::int64_t n = sums.n, m = sums.m, first_stream = sums.first_stream();
+    const bool paired = sums.paired, before = sums.before;
     Moments result;
     result.xh.name = all.name;
     result.xh.n = n;
@@ -224,7 +252,7 @@ class InOrder {
       return part;
     };
     result.to_difference = block(n, n);
-    if (stream != ValueId::kNone) result.to_stream = block(first_stream, m);
+    if (sums.stream) result.to_stream = block(first_stream, m);
     if (!before) return result;
     result.rounding = block(2 * n, n);
     // xb = xh + r: sums of what is there.
@@ -238,7 +266,7 @@ class InOrder {
     };
     result.before_xh = with_before(0, n);
     result.before_difference = with_before(n, n);
-    if (stream != ValueId::kNone) result.before_stream = with_before(first_stream, m);
+    if (sums.stream) result.before_stream = with_before(first_stream, m);
     result.before = with_before(2 * n, n);
     for (std::size_t i = 0; i < result.before.size(); ++i) result.before[i] += result.before_xh[i];
     return result;
@@ -275,7 +303,7 @@ class InOrder {
       if (!moments.to_stream.empty()) cross = moments.to_stream;
       add_product(whole.values.data(), moments.to_difference, m, n, 1, cross);
       add_product(ba.values.data(), moments.rounding, m, n, -1, cross);
-      quant::retarget(target, gram, cross, options_.ridge);
+      quant::retarget(target, gram, cross, ridge_);
       return target;
     };
     for (int round = 0; round < kRounds; ++round) {
@@ -297,7 +325,7 @@ class InOrder {
       for (std::size_t i = 0; i < rounding.size(); ++i) rounding[i] -= moments.before_xh[i];
       add_product(left.values.data(), rounding, m, n, -1, cross);
       const std::vector<float> before(moments.before.begin(), moments.before.end());
-      if (!quant::retarget(left, before, cross, options_.ridge)) break;
+      if (!quant::retarget(left, before, cross, ridge_)) break;
       part = quant::low_rank_of(left, moments.before.data(), part.rank, pool_);
     }
     return target_of();
@@ -342,6 +370,44 @@ class InOrder {
     return true;
   }
 
+  static Gram added(Gram a, const Gram& b) {
+    a.count += b.count;
+    a.nonfinite += b.nonfinite;
+    for (std::size_t i = 0; i < a.sums.size(); ++i) a.sums[i] += b.sums[i];
+    for (std::size_t i = 0; i < a.totals.size(); ++i) a.totals[i] += b.totals[i];
+    return a;
+  }
+
+  // The pull of the regression towards the weights that does best on samples it was not fitted to; 0: none of
+  // them does better than the weights themselves.
+  double choose_ridge(const Sums& sums, const std::vector<quant::WeightRows>& weights) {
+    if (!sums.paired || sums.fit.empty()) return 0;
+    if (sums.held_out.empty()) return options_.ridge;
+    const Moments fit = moments_of(sums, sums.fit), other = moments_of(sums, sums.held_out);
+    const std::vector<float> gram = fit.xh.dense(0), judge = other.xh.dense(0);
+    double best = 0, least = 0;
+    for (const double factor : {1.0, 10.0, 100.0, 1000.0}) {
+      double loss = 0;  // less that of the weights: -2 <D, E[t xh^T]> + D Gh D^T, D = V - W
+      for (const quant::WeightRows& w : weights) {
+        quant::WeightRows v = w;
+        if (!quant::retarget(v, gram, cross(w, fit, sums.stream), options_.ridge * factor)) return 0;
+        const std::vector<double> target = cross(w, other, sums.stream);
+        for (std::size_t i = 0; i < v.values.size(); ++i) {
+          v.values[i] -= w.values[i];
+          loss -= 2 * static_cast<double>(v.values[i]) * target[i];
+        }
+        for (const double one :
+             quant::quadratic_loss(v.values.data(), v.shape.rows, v.shape.cols, judge.data(), pool_))
+          loss += one;
+      }
+      if (loss < least) {
+        least = loss;
+        best = options_.ridge * factor;
+      }
+    }
+    return best;
+  }
+
   // E[t xh^T] of a layer, t = W (x - xh) + (h - hh).
   std::vector<double> cross(const quant::WeightRows& weight, const Moments& moments, bool with_stream) {
     const std::int64_t m = weight.shape.rows, n = weight.shape.cols;
@@ -368,7 +434,11 @@ class InOrder {
       steps_.advance_to(level.rounded);
     const ValueId stream = level.sites.size() == 1 ? stream_of(first.uses[0].node) : ValueId::kNone;
     const quant::WeightRows first_rows = site_rows(level.sites[0]);
-    const Moments moments = collect(level, first_rows.shape.cols, stream, first_rows.shape.rows, product);
+    const Sums sums = collect(level, first_rows.shape.cols, stream, first_rows.shape.rows, product);
+    std::vector<quant::WeightRows> weights;
+    for (const std::size_t i : level.sites) weights.push_back(site_rows(i));
+    ridge_ = choose_ridge(sums, weights);
+    const Moments moments = moments_of(sums, added(sums.fit, sums.held_out));
     if (moments.xh.empty()) {
       for (const std::size_t i : level.sites) {
         plans_[i].record.fallback = "no data reached it in the quantized model";
@@ -385,9 +455,9 @@ class InOrder {
       quant::WeightRows rows = site_rows(i);
       const Tensor& weight = graph_.value(site.value).constant;
       grams.set(site.path, site.uses[0].node, {moments.xh, {}});
-      if (!moments.to_difference.empty() &&
+      if (!moments.to_difference.empty() && ridge_ > 0 &&
           (refit(site, moments, gram, grams, rows) ||
-           quant::retarget(rows, gram, cross(rows, moments, !moments.to_stream.empty()), options_.ridge)))
+           quant::retarget(rows, gram, cross(rows, moments, !moments.to_stream.empty()), ridge_)))
         target.value(site.value).constant =
             quant::scatter_rows(rows, quant::site_view(row_site(site), weight.dims()), weight.dims());
       unit.weights.push_back(site);
@@ -430,6 +500,7 @@ class InOrder {
   GraphStepper float_steps_, steps_;
   std::vector<quant::WeightPlan> plans_;
   std::map<ValueId, Tensor> constants_;
+  double ridge_ = 0;  // of the level at hand
 };
 
 }  // namespace
