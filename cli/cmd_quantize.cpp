@@ -200,10 +200,11 @@ class Quantize final : public Command {
     DatasetSpec spec = data_argument(data_, path_);
     const std::int64_t wanted = samples_ > 0 ? samples_ : spec.samples > 0 ? spec.samples : kDefaultSamples;
     const bool scored = choices.calibrator == "auto" || choices.spec.method == "auto";
-    spec.samples = wanted + (scored ? kHoldout : 0);
+    const std::int64_t holdout = held_out_samples(spec, kHoldout);
+    spec.samples = wanted + (scored ? holdout : 0);
     auto data = std::make_unique<Dataset>(spec, model_inputs(graph));
     split.samples = std::min(wanted, data->sample_count());
-    if (scored && data->fixed_batch() <= 1) split = split_calibration(data->sample_count(), wanted, kHoldout);
+    if (scored && data->fixed_batch() <= 1) split = split_calibration(data->sample_count(), wanted, holdout);
     return data;
   }
 
