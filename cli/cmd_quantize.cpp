@@ -45,15 +45,16 @@ class Quantize final : public Command {
         .option("-o,--output", "OUT", output_,
                 "where to write the model: a file, or the folder of a checkpoint")
         .required()
-        .option("--data", "DATA", data_, kDataHelp, "calibrate.data")
+        .option("--data", "DATA", data_, "FILE:key=value,... or a YAML file with those keys",
+                "calibrate.data")
         .option("--stats", "STATS.h5", stats_, "of `pare calibrate`, or a TensorRT cache", "calibrate.stats")
         .option("--samples", "N", samples_, "calibration samples (default 512)", "datasets.NAME.samples")
         .option("--method", "M", spec_.method,
                 "auto, rtn, search, gptq, awq, smoothquant, equalize, learned or low_rank", "quantize.method")
         .option("--alpha", "A", alpha_, "smoothquant: strength, 0 to 1 (default: searched)", "quantize.alpha")
         .option("--rank", "R", spec_.rank, "low_rank: columns beside a weight (default 32)", "quantize.rank")
-        .option("--inputs", "I", spec_.inputs,
-                "float, or quantized: each layer for what those before it give", "quantize.inputs")
+        .option("--inputs", "I", spec_.inputs, "float, or quantized: as the layers before give",
+                "quantize.inputs")
         .option("--scaling", "S", spec_.scaling, "awq, smoothquant: channel factors, then --method",
                 "quantize.scaling")
         .flag("--rotate", spec_.rotate, "Hadamard rotations in the weights", "quantize.rotate")
@@ -65,8 +66,7 @@ class Quantize final : public Command {
                 "quantize.activations.granularity")
         .option("--group-size", "N", spec_.group_size, "inputs that share a scale (default 128; int2 64)",
                 "quantize.group_size")
-        .flag("--asymmetric", asymmetric_,
-              "zero points for activations, or for weights of a weights-only scheme",
+        .flag("--asymmetric", asymmetric_, "zero points",
               "quantize.activations.symmetric, quantize.weights.symmetric")
         .option("--ops", "OP", spec_.ops, "only these operators", "quantize.ops")
         .option("--exclude", "NAME", spec_.ignore, "leave a node in float: its name, or 're:PATTERN'",

@@ -204,7 +204,7 @@ GeneratedRun run_on_generated(Session& session, GeneratedSizes& sizes, std::uint
     try {
       run.outputs = session.run(run.inputs);
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::kInternal) throw;
+      if (error.code() == ErrorCode::kInternal || error.code() == ErrorCode::kInterrupted) throw;
       run.why_not = error.what();
       continue;
     }

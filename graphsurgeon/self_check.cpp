@@ -74,7 +74,7 @@ class Check {
     try {
       got = second_->run(inputs);
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::kInternal) throw;
+      if (error.code() == ErrorCode::kInternal || error.code() == ErrorCode::kInterrupted) throw;
       report_.passed = false;
       report_.failure = fmt::format("it does not run any more: {}", error.what());
       return false;

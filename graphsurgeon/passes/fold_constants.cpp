@@ -61,7 +61,9 @@ int fold_constants(Graph& graph, PassContext& context) {
       ++count;
     } catch (const Error& error) {
       // No kernel, or a node that would fail in a run too: it stays, and the run says what is wrong.
-      if (error.code() == ErrorCode::kInternal || error.code() == ErrorCode::kDevice) throw;
+      if (error.code() == ErrorCode::kInternal || error.code() == ErrorCode::kDevice ||
+          error.code() == ErrorCode::kInterrupted)
+        throw;
     }
   }
   return count;

@@ -34,7 +34,7 @@ std::int64_t run_pass(const Pass& pass, Graph& graph, PassContext& context) {
       verify(graph);
     }
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kInternal) throw;
+    if (error.code() == ErrorCode::kInternal || error.code() == ErrorCode::kInterrupted) throw;
     throw make_error(ErrorCode::kInternal, "pass '{}' broke the graph: {}", pass.name, error.what())
         .at(error.where())
         .hint(fmt::format("Leave the pass out (--without {}) and report this.", pass.name));

@@ -8,7 +8,7 @@ COMMANDS = ['run', 'inspect', 'infer', 'surgeon simplify', 'surgeon extract', 's
             'surgeon prune', 'surgeon convert-precision', 'surgeon strip-weights', 'surgeon restore-weights', 'surgeon diff', 'surgeon externalize',
             'surgeon convert-opset', 'convert', 'calibrate', 'stats show', 'stats merge', 'quantize', 'eval', 'build',
             'bench', 'verify', 'generate',
-            'generate', 'report', 'recipe list', 'recipe show', 'recipe check', 'recipe schema', 'recipe init', 'ops', 'doctor']
+            'sensitivity', 'search', 'bisect', 'explain', 'compare', 'report', 'recipe list', 'recipe show', 'recipe check', 'recipe schema', 'recipe init', 'ops', 'doctor']
 
 whole = pare('--help')
 check(whole.code == 0 and not whole.err, '--help', whole.err)

@@ -37,11 +37,14 @@ def table(task, rows):
     for form in forms:
         of = {r['method']: r for r in mine if r['format'] == form}
         peers = [best([r for r in rows if r['tool'] == tool and r['format'] == form]) for tool in ('onnxruntime', 'modelopt')]
-        top, rival = best(list(of.values())), best([p for p in peers if p])
+        top = best(list(of.values()))
+        # A 4-bit file twice as large has most weights in float.
+        fair = [p for p in peers if p and not (top and form.startswith('INT4') and p['bytes'] > 2 * top['bytes'])]
+        rival = best(fair)
         verdict = '' if not top or not rival else 'ahead' if top['sqnr_db'] >= rival['sqnr_db'] else '**behind**'
         cells = [f"**{number(of[m])}**" if top and of.get(m) is top else number(of[m]) if m in of else '' for m in methods]
         lines.append(f"| {form} | " + ' | '.join(cells) + f" | {top['bytes']:,} | " if top else f"| {form} | " + ' | '.join(cells) + ' | | ')
-        lines[-1] += ' | '.join(f"{number(p)} ({p['method']})" if p else '' for p in peers) + f' | {verdict} |'
+        lines[-1] += ' | '.join((f"{number(p)} ({p['method']})" if p in fair else f"{p['bytes']:,} bytes") if p else '' for p in peers) + f' | {verdict} |'
     ratios = sorted(r['memory_ratio'] for r in mine if r.get('memory_ratio'))
     if ratios:
         lines += ['', f'Memory predicted before the run over that measured: {ratios[0]:.2f} to {ratios[-1]:.2f}, median {ratios[len(ratios) // 2]:.2f}.']

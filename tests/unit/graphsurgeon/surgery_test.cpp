@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "engine/base/cancel.h"
 #include "engine/base/error.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/bisect.h"
@@ -11,6 +12,7 @@
 #include "graphsurgeon/passes/passes.h"
 #include "graphsurgeon/rename.h"
 #include "graphsurgeon/set_shape.h"
+#include "graphsurgeon/simplify.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 
 namespace pare {
@@ -310,6 +312,23 @@ TEST(RunPasses, StopsAfterSoManyChanges) {
     EXPECT_EQ(static_cast<std::int64_t>(graph.node_count()), 4 - n);
     EXPECT_EQ(left.changes, n);
   }
+}
+
+// Ctrl-C while outputs are compared is the user's wish, no finding about the model.
+TEST(RunPasses, InterruptionIsNoFinding) {
+  const Graph graph = text_graph(21, "g (float[2] x) => (float[2] y) { a = Relu(x) y = Identity(a) }");
+  ThreadPool pool(1);
+  SimplifyOptions options;
+  options.pool = &pool;
+  request_cancel();
+  try {
+    Graph copy = graph;
+    simplify(copy, options);
+    ADD_FAILURE() << "went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInterrupted) << error.what();
+  }
+  clear_cancel();
 }
 
 }  // namespace
