@@ -13,17 +13,20 @@ namespace {
 
 bool by_name(const TensorStats& s, const std::string& n) { return s.name < n; }
 
-// A branch that the data never took has no ranges: it cannot be quantized statically.
+// A branch that the data never took, or an expert that no token reached, has no ranges: it cannot be
+// quantized statically.
 void leave_unseen_float(const Graph& graph, quant::Placement& placement,
                         const std::vector<TensorStats>& stats) {
   std::vector<std::size_t> unseen;
   for (std::size_t i = 0; i < placement.activations.size(); ++i) {
     const quant::ActivationSite& site = placement.activations[i];
     const TensorStats* s = find_stats(stats, value_label(graph, site.path, site.value));
-    if (!site.path.empty() && s != nullptr && !s->seen()) unseen.push_back(i);
+    if (s != nullptr && !s->seen()) unseen.push_back(i);
   }
   quant::leave_float(graph, placement, unseen,
-                     "the calibration data never took its branch, so there is no range: it stays float");
+                     "no value of the calibration data reached it (a branch never taken, an expert without "
+                     "tokens), so there "
+                     "is no range: it stays float");
 }
 
 CalibratedValue watched(const Graph& graph, const quant::ActivationSite& site) {
