@@ -30,7 +30,7 @@ def main():
                 output = os.path.join(folder, f'{model}-{scheme}.onnx')
                 images = os.path.join(FASHION, 'fashion_calibration_images.npy')
                 written = run(program, 'quantize', source, '--format', scheme, '--data', f'{images}:{DATA}', '--samples', '64',
-                              '-o', output, '--quiet')
+                              '--method', 'search', '--calibrator', 'mse', '-o', output, '--quiet')
                 agrees = written.returncode == 0 and run(
                     sys.executable, os.path.join(HERE, 'onnxruntime_agrees.py'), output, source, '--pare', program,
                     '--images', '300', '--skip-optimized')
