@@ -82,8 +82,7 @@ class Quantize final : public Command {
                 "export.shard_size")
         .option("--opset", "N", opset_, "ONNX opset of the result (default: the input's)", "export.opset")
         .example("pare quantize llama --format W4A16 --export compressed_tensors -o llama-w4a16")
-        .example("pare quantize resnet.onnx --format int8 -o int8.onnx \\")
-        .example("    --data \"images.npy:layout=nhwc_to_nchw,scale=1/255,mean=0.286,std=0.353\"");
+        .example("pare quantize resnet.onnx --format int8 -o int8.onnx --data images.npy:scale=1/255");
   }
 
   int run(Context& context) override {
