@@ -79,7 +79,7 @@ QuantizeOutcome compacted(QuantizeOutcome outcome) {
   return outcome;
 }
 
-BlockAssembly::BlockAssembly(const Graph& model) : model_(model) {
+BlockAssembly::BlockAssembly(const Graph& model) {
   whole_.source.name = model.name;
   whole_.source.opset = model.opset;
   whole_.source.metadata = model.metadata;

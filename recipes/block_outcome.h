@@ -47,7 +47,6 @@ class BlockAssembly {
   QuantizeOutcome finish();
 
  private:
-  const Graph& model_;
   QuantizeOutcome whole_;
   ValueId last_ = ValueId::kNone;  // that the next block reads
   std::vector<ValueId> outputs_;
