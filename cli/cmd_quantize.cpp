@@ -86,6 +86,9 @@ class Quantize final : public Command {
   }
 
   int run(Context& context) override {
+    if (shard_ < 0)
+      throw make_error(ErrorCode::kUsage, "--shard-size counts bytes, and {} is below 0", shard_)
+          .hint("0 or nothing: 5 GiB");
     if (!data_.empty() && !stats_.empty())
       throw make_error(ErrorCode::kUsage, "--data and --stats contradict each other")
           .hint("keep one of them");

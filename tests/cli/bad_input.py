@@ -86,6 +86,7 @@ def usage(folder):
     expect('threads', ['inspect', RESNET, '--threads', '-1'], 2, '--threads -1 makes no sense')
     expect('device', ['inspect', RESNET, '--device', 'gpu'], 2, "'gpu' is no device")
     expect('isa', ['inspect', RESNET, '--isa', 'avx'], 2, 'avx2')
+    expect('shard size', ['quantize', RESNET, '--format', 'int8', '--shard-size=-5', '-o', 'x'], 2, 'is below 0', '5 GiB')
     expect('scheme', ['quantize', RESNET, '--format', 'int88', '-o', 'x'], 2, "unknown scheme 'int88'", "'int8'")
     expect('gate', ['eval', RESNET, '--data', f'{TEST_IMAGES}:labels={TEST_LABELS},{KEYS}', '--gate', 'top1<0.5'], 2,
            'is no gate', 'METRIC<=NUMBER')
