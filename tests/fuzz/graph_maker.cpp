@@ -221,6 +221,7 @@ class Maker {
         add("Flatten", {x}, {{"axis", number(0, rank)}});
         return;
       default:
+        if (rank > 0 && size(x, static_cast<int>(a)) == 0) return;  // no index is inside an empty axis
         add("Gather", {x, ints({number(-1, 0), 0})}, {{"axis", a}});
         return;
     }
