@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "engine/base/error.h"
+#include "engine/base/grain.h"
 #include "engine/numeric/quantize.h"
 #include "engine/run/session.h"
 
@@ -96,7 +97,7 @@ void MomentCollector::collect(Slot& slot, const TensorView& values) {
   QuantTarget target;
   target.type = slot.request.code_dtype;
   // Rows are taken a few at a time, so that what fake_quantize wrote is still in the cache.
-  const std::int64_t row = channels * inner, together = std::max<std::int64_t>(1, kChunk / row);
+  const std::int64_t row = channels * inner, together = grain_for(kChunk, row);
   std::mutex mutex;
   pool_.parallel_for(rows, together, [&](std::int64_t begin, std::int64_t end) {
     std::vector<double> sum(n), square(n), error(n);

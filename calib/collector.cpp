@@ -9,6 +9,7 @@
 
 #include "calib/bin_kernel.h"
 #include "engine/base/error.h"
+#include "engine/base/grain.h"
 #include "engine/numeric/table.h"
 #include "engine/run/session.h"
 
@@ -220,15 +221,14 @@ void Collector::count_channels(Slot& slot, const float* values, const Dims& dims
     fail(ErrorCode::kUsage, "'{}' has {} channels now and had {} before", slot.stats.name, channels,
          amax.size());
   std::mutex mutex;
-  const std::int64_t row = std::max<std::int64_t>(1, channels * inner);
-  pool_.parallel_for(outer, std::max<std::int64_t>(1, kGrain / row),
-                     [&](std::int64_t begin, std::int64_t end) {
-                       std::vector<std::uint32_t> largest(static_cast<std::size_t>(channels));
-                       channel_maxima(values + begin * row, end - begin, channels, inner, largest.data());
-                       const std::lock_guard lock(mutex);
-                       for (std::size_t c = 0; c < largest.size(); ++c)
-                         amax[c] = std::max(amax[c], std::bit_cast<float>(largest[c]));
-                     });
+  const std::int64_t row = channels * inner;
+  pool_.parallel_for(outer, grain_for(kGrain, row), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<std::uint32_t> largest(static_cast<std::size_t>(channels));
+    channel_maxima(values + begin * row, end - begin, channels, inner, largest.data());
+    const std::lock_guard lock(mutex);
+    for (std::size_t c = 0; c < largest.size(); ++c)
+      amax[c] = std::max(amax[c], std::bit_cast<float>(largest[c]));
+  });
 }
 
 namespace {
@@ -284,11 +284,10 @@ void Collector::count_channel_histograms(Slot& slot, const float* values, const 
                      inner = product(dims, axis + 1, dims.size());
   std::vector<ChannelStats>& all = slot.stats.channels;
   if (all.empty()) all.resize(static_cast<std::size_t>(channels));
-  pool_.parallel_for(channels, std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, outer * inner)),
-                     [&](std::int64_t begin, std::int64_t end) {
-                       for (std::int64_t c = begin; c < end; ++c)
-                         count_channel(all[static_cast<std::size_t>(c)], values, outer, channels, inner, c);
-                     });
+  pool_.parallel_for(channels, grain_for(kGrain, outer * inner), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t c = begin; c < end; ++c)
+      count_channel(all[static_cast<std::size_t>(c)], values, outer, channels, inner, c);
+  });
 }
 
 std::vector<TensorStats> Collector::stats() const {

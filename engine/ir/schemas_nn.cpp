@@ -83,6 +83,15 @@ void channel_params(InferContext& ctx) {
   same_as_input(ctx);
 }
 
+void group_norm(InferContext& ctx) {
+  const std::int64_t groups = ctx.node().attr("num_groups", std::int64_t{1});
+  if (groups < 1) ctx.bad(fmt::format("attribute num_groups is {}", groups));
+  channel_params(ctx);
+  const Shape& in = ctx.in_shape(0);
+  if (in.ranked && in.dims[1].known() && in.dims[1].value % groups != 0)
+    ctx.bad(fmt::format("{} channels in {} groups", in.dims[1].value, groups));
+}
+
 void batch_norm(InferContext& ctx) {
   channel_params(ctx);
   if (ctx.node().attr("training_mode", std::int64_t{0}) == 0) {
@@ -306,7 +315,7 @@ constexpr OpSchema kSchemas[] = {
     {"", "GlobalAveragePool", 1, 1, 1, 1, global_pool},
     {"", "GlobalLpPool", 1, 1, 1, 1, global_pool},
     {"", "GlobalMaxPool", 1, 1, 1, 1, global_pool},
-    {"", "GroupNormalization", 3, 3, 1, 1, channel_params},
+    {"", "GroupNormalization", 3, 3, 1, 1, group_norm},
     {"", "InstanceNormalization", 3, 3, 1, 1, channel_params},
     {"", "LRN", 1, 1, 1, 1, same},
     {"", "LSTM", 3, 8, 0, 3, recurrent},

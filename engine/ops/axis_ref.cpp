@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "engine/base/error.h"
+#include "engine/base/grain.h"
 #include "engine/ops/elementwise_binary.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/registry.h"
@@ -47,9 +48,7 @@ void with_numbers(const OpCall& call, bool has_number_output, Body body) {
 // The lines, cut over threads.
 template <typename Body>
 void for_lines(const OpCall& call, const Line& line, Body body) {
-  call.pool->parallel_for(line.outer * line.inner,
-                          std::max<std::int64_t>(1, kElementGrain / 4 / std::max<std::int64_t>(1, line.n)),
-                          body);
+  call.pool->parallel_for(line.outer * line.inner, grain_for(kElementGrain / 4, line.n), body);
 }
 
 template <typename T>

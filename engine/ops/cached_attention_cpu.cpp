@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/grain.h"
 #include "engine/ops/attention.h"
 #include "engine/ops/cached_attention.h"
 #include "engine/ops/registry.h"
@@ -138,8 +139,7 @@ void run_step(const OpCall& call, const Shape& s) {
   // A thread more is worth some ten thousand multiply-adds.
   const std::int64_t work = 2 * total * s.size * group;
   call.pool->parallel_for(
-      s.batch * s.kv_heads, std::max<std::int64_t>(1, (1 << 15) / std::max<std::int64_t>(1, work)),
-      [&](std::int64_t begin, std::int64_t end) {
+      s.batch * s.kv_heads, grain_for(1 << 15, work), [&](std::int64_t begin, std::int64_t end) {
         const ThreadSlots::Slot slot(slots);
         float* scores = scratch + slot.index() * kRows * stride;
         for (std::int64_t unit = begin; unit < end; ++unit) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/base/grain.h"
 #include "engine/ops/register_linear.h"
 #include "engine/ops/registry.h"
 
@@ -35,7 +36,7 @@ void pool_run(const OpCall& call) {
   if (call.out[0].size() == 0) return;
   const auto lines = PARE_SIMD_PICK(pool_lines);
   constexpr std::int64_t kWorthAThread = 1 << 15;  // values read
-  const std::int64_t grain = std::max<std::int64_t>(1, kWorthAThread / (g.ow * g.c * g.kh * g.kw));
+  const std::int64_t grain = grain_for(kWorthAThread, g.ow * g.c * g.kh * g.kw);
   call.pool->parallel_for(g.n * g.oh, grain, [&](std::int64_t begin, std::int64_t end) {
     lines(g, call.in[0].as<float>(), call.out[0].mut<float>(), begin, end);
   });
@@ -59,7 +60,7 @@ double pool_value(const PoolGeometry& g, const float* image, std::int64_t oy, st
         value = v;
     }
   }
-  return g.max ? value : value / static_cast<double>(std::max<std::int64_t>(count, 1));
+  return g.max ? value : value / static_cast<double>(count);
 }
 
 void pool_reference(const OpCall& call) {
@@ -147,8 +148,7 @@ void layout_run(const OpCall& call) {
   constexpr std::int64_t kBlock = 64;  // rows of a piece
   const std::int64_t blocks = (p.rows + kBlock - 1) / kBlock;
   constexpr std::int64_t kWorthAThread = 1 << 14;  // elements
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, kWorthAThread / (p.columns * std::min(p.rows, kBlock)));
+  const std::int64_t grain = grain_for(kWorthAThread, p.columns * std::min(p.rows, kBlock));
   call.pool->parallel_for(p.samples * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = i % blocks * kBlock, offset = i / blocks * sample;

@@ -8,7 +8,8 @@
 //
 // MaxPool: padding never wins; NaN in a window gives NaN. AveragePool: the sum of the window in the order of
 // its rows, divided by the positions inside of x (with count_include_pad: inside of x and its padding).
-// GlobalAveragePool: the sum over all positions in order, divided by their number.
+// GlobalAveragePool: the sum over all positions in order, divided by their number. A mean of nothing (an
+// empty plane, a dilated window wholly in padding) is NaN, as in ops/pool.h.
 #pragma once
 
 #include "engine/ops/kernel.h"

@@ -43,7 +43,7 @@ void pool_lines(const PoolGeometry& g, const float* x, float* y, std::int64_t be
       const std::int64_t count = g.count_pad
                                      ? (padded_rows.last - padded_rows.first) * (padded.last - padded.first)
                                      : (rows.last - rows.first) * (columns.last - columns.first);
-      const F32 divisor = F32::set(static_cast<float>(std::max<std::int64_t>(count, 1)));
+      const F32 divisor = F32::set(static_cast<float>(count));
       for (std::int64_t c = 0; c < g.c; c += kLanes) {
         const int lanes = static_cast<int>(std::min<std::int64_t>(kLanes, g.c - c));
         F32 value = g.max ? F32::set(-std::numeric_limits<float>::infinity()) : F32::zero();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "engine/base/grain.h"
 #include "engine/ops/thread_slots.h"
 
 namespace pare {
@@ -60,7 +61,7 @@ void run(const OpCall& call) {
   const auto lines = PARE_SIMD_PICK(depthwise_lines);
   ThreadSlots slots(*call.pool);
   constexpr std::int64_t kWorthAThread = 1 << 15;  // products
-  const std::int64_t grain = std::max<std::int64_t>(1, kWorthAThread / (g.ow * g.c * taps));
+  const std::int64_t grain = grain_for(kWorthAThread, g.ow * g.c * taps);
   call.pool->parallel_for(g.n * g.oh, grain, [&](std::int64_t begin, std::int64_t end) {
     const ThreadSlots::Slot slot(slots);
     DepthwiseTask mine = task;

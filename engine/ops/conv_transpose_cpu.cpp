@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "engine/base/grain.h"
 #include "engine/ops/conv.h"
 #include "engine/ops/gemm_f32.h"
 
@@ -200,8 +201,7 @@ void run(const OpCall& call) {
   const Lines lines(call);
   const ConvGeometry& g = static_cast<const Prepared*>(call.prepared)->geometry;
   constexpr std::int64_t kWorthAThread = 1 << 16;
-  const std::int64_t work = std::max<std::int64_t>(1, g.w * g.c * g.group_m() * g.kw);
-  call.pool->parallel_for(g.n * g.oh, std::max<std::int64_t>(1, kWorthAThread / work),
+  call.pool->parallel_for(g.n * g.oh, grain_for(kWorthAThread, g.w * g.c * g.group_m() * g.kw),
                           [&](std::int64_t begin, std::int64_t end) {
                             for (std::int64_t i = begin; i < end; ++i) lines.line(i);
                           });

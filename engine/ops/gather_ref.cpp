@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/base/error.h"
+#include "engine/base/grain.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/elementwise_binary.h"
 #include "engine/ops/movement.h"
@@ -40,8 +41,7 @@ void run_gather(const OpCall& call) {
   const auto* from = x.as<std::byte>();
   auto* to = call.out[0].mut<std::byte>();
   call.pool->parallel_for(
-      outer * count, std::max<std::int64_t>(1, 4 * kElementGrain / std::max<std::int64_t>(1, bytes)),
-      [&](std::int64_t begin, std::int64_t end) {
+      outer * count, grain_for(4 * kElementGrain, bytes), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t k = begin; k < end; ++k) {
           const std::int64_t index = index_at(indices, k % count);
           const std::int64_t row = k / count * size + (index < 0 ? index + size : index);

@@ -1,4 +1,5 @@
 #include "engine/ops/gemm_f32.h"
+#include "engine/base/grain.h"
 
 #include <algorithm>
 
@@ -15,10 +16,9 @@ void gemm_f32(ThreadPool& pool, const GemmTask& task) {
   const std::int64_t groups = std::clamp<std::int64_t>((wanted + row_blocks - 1) / row_blocks, 1, panels);
   const auto run = PARE_SIMD_PICK(gemm_f32_task);
   // Below this a second thread costs more than it brings.
-  const std::int64_t unit_work =
-      std::max<std::int64_t>(1, task.m * task.n * std::max<std::int64_t>(task.k, 1) / (row_blocks * groups));
+  const std::int64_t unit_work = task.m * task.n * std::max<std::int64_t>(task.k, 1) / (row_blocks * groups);
   constexpr std::int64_t kWorthAThread = 1 << 16;
-  pool.parallel_for(row_blocks * groups, std::max<std::int64_t>(1, kWorthAThread / unit_work),
+  pool.parallel_for(row_blocks * groups, grain_for(kWorthAThread, unit_work),
                     [&](std::int64_t begin, std::int64_t end) {
                       for (std::int64_t unit = begin; unit < end; ++unit) {
                         const std::int64_t block = unit / groups, group = unit % groups;

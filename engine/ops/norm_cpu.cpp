@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/grain.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/registry.h"
 #include "engine/ops/support.h"
@@ -9,9 +10,7 @@
 namespace pare {
 namespace {
 
-std::int64_t row_grain(std::int64_t n) {
-  return std::max<std::int64_t>(1, kElementGrain / 2 / std::max<std::int64_t>(1, n));
-}
+std::int64_t row_grain(std::int64_t n) { return grain_for(kElementGrain / 2, n); }
 
 // --- LayerNormalization, RMSNormalization
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/base/grain.h"
 #include "engine/ops/movement.h"
 #include "engine/ops/registry.h"
 #include "engine/ops/support.h"
@@ -37,8 +38,7 @@ void run(const OpCall& call) {
   const std::byte zero[16] = {};
   const auto* data = x.as<std::byte>();
   call.pool->parallel_for(
-      y.size() / width, std::max<std::int64_t>(1, kElementGrain / width),
-      [&](std::int64_t first, std::int64_t end) {
+      y.size() / width, grain_for(kElementGrain, width), [&](std::int64_t first, std::int64_t end) {
         for (std::int64_t row = first; row < end; ++row) {
           std::int64_t rest = row, base = 0;
           bool inside = true;  // an axis of no elements has nothing to show

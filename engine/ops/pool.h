@@ -3,10 +3,13 @@
 //   MaxPool            the largest value of each window; optional second output: its flat index in the whole
 //                      tensor (storage_order 1: the last two axes swapped). NaN wins. All number types
 //   AveragePool        the mean of each window; padding counts only with count_include_pad, and what
-//   ceil_mode
-//                      adds behind the padding never counts
+//                      ceil_mode adds behind the padding never counts
 //   LpPool             (sum |x|^p)^(1/p)
 //   Global*            the same over all spatial axes, which become 1
+//
+// Nothing counted (an empty plane, a dilated window wholly in padding): Max the lowest value of its type, the
+// mean NaN as ReduceMean's and in onnx's reference, Lp 0. ONNX leaves it open, and ONNX Runtime refuses empty
+// planes.
 //
 // Sums in double in ascending order, rounded once; those of the vector kernels in float32. Source: ONNX
 // MaxPool-22, AveragePool-22, LpPool-22.

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "engine/base/grain.h"
 #include "engine/ir/window.h"
 #include "engine/ops/pool.h"
 #include "engine/ops/reduce.h"
@@ -57,11 +58,9 @@ void run(const OpCall& call) {
   const auto row = PARE_SIMD_PICK(reduce_row);
   const float* x = call.in[0].as<float>();
   float* y = call.out[0].mut<float>();
-  call.pool->parallel_for(planes, std::max<std::int64_t>(1, kElementGrain / n),
-                          [&](std::int64_t begin, std::int64_t end) {
-                            for (std::int64_t i = begin; i < end; ++i)
-                              y[i] = row(kind, x + i * n, n) / divisor;
-                          });
+  call.pool->parallel_for(planes, grain_for(kElementGrain, n), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = row(kind, x + i * n, n) / divisor;
+  });
 }
 
 // --- windows
@@ -104,11 +103,9 @@ void run_windows(const OpCall& call) {
     const std::int64_t last = offset >= s.in[2] ? 0 : (s.in[2] - 1 - offset) / s.stride[2] + 1;
     spans.push_back({first, std::min(last, s.out[2])});
   }
-  const std::int64_t lines = s.out[0] * s.out[1],
-                     work = std::max<std::int64_t>(1, s.out[2] * volume(s.kernel));
+  const std::int64_t lines = s.out[0] * s.out[1], work = s.out[2] * volume(s.kernel);
   call.pool->parallel_for(
-      s.planes * lines, std::max<std::int64_t>(1, kElementGrain / work),
-      [&](std::int64_t begin, std::int64_t end) {
+      s.planes * lines, grain_for(kElementGrain, work), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
           const std::int64_t oz = i % lines / s.out[1], oy = i % s.out[1];
           const float* plane = call.in[0].as<float>() + i / lines * volume(s.in);

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 
+#include "engine/base/grain.h"
 #include "engine/ops/pool.h"
 #include "engine/ops/registry.h"
 #include "engine/ops/support.h"
@@ -34,8 +35,7 @@ void for_window(const PlanePool& s, const PlaneSizes& o, Inside inside, Padding 
 template <typename Body>
 void for_outputs(const OpCall& call, const PlanePool& s, Body body) {
   const std::int64_t each = volume(s.out);
-  const std::int64_t work = std::max<std::int64_t>(1, each * volume(s.kernel));
-  call.pool->parallel_for(s.planes, std::max<std::int64_t>(1, kElementGrain / work),
+  call.pool->parallel_for(s.planes, grain_for(kElementGrain, each * volume(s.kernel)),
                           [&](std::int64_t begin, std::int64_t end) {
                             for (std::int64_t plane = begin; plane < end; ++plane) {
                               std::int64_t at = plane * each;

@@ -1,6 +1,7 @@
 // The array functions of engine/numeric over pieces of the tensor.
 #include <algorithm>
 
+#include "engine/base/grain.h"
 #include "engine/ops/quantize_linear.h"
 
 namespace pare::quantize_linear {
@@ -15,7 +16,7 @@ void in_pieces(ThreadPool& pool, const ScaleLayout& whole, int code_bits, const 
   const auto run = [&](std::int64_t count, std::int64_t elements_each, const auto& piece) {
     const bool bytes_are_shared = elements_each * code_bits % 8 != 0;
     if (bytes_are_shared || whole.count() < 2 * kGrain) return piece(std::int64_t{0}, count);
-    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(elements_each, 1));
+    const std::int64_t grain = grain_for(kGrain, elements_each);
     pool.parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) { piece(begin, end); });
   };
   if (whole.count() == 0) return;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/base/grain.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/registry.h"
 #include "engine/ops/support.h"
@@ -81,20 +82,20 @@ void run(const OpCall& call) {
   const auto row = PARE_SIMD_PICK(reduce_row);
   const auto columns = PARE_SIMD_PICK(reduce_columns);
   if (block.inner == 1) {
-    const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / block.n);
+    const std::int64_t grain = grain_for(kElementGrain, block.n);
     return call.pool->parallel_for(block.outer, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t o = begin; o < end; ++o) y[o] = row(kind, x + o * block.n, block.n);
       finish(begin, end);
     });
   }
   if (block.outer == 1) {
-    const std::int64_t grain = std::max<std::int64_t>(16, kElementGrain / block.n / 16 * 16);
+    const std::int64_t grain = grain_for(kElementGrain, block.n, 16);
     return call.pool->parallel_for(block.inner, grain, [&](std::int64_t begin, std::int64_t end) {
       columns(kind, x, block.n, block.inner, begin, end, y);
       finish(begin, end);
     });
   }
-  const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / (block.n * block.inner));
+  const std::int64_t grain = grain_for(kElementGrain, block.n * block.inner);
   call.pool->parallel_for(block.outer, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o)
       columns(kind, x + o * block.n * block.inner, block.n, block.inner, 0, block.inner, y + o * block.inner);

@@ -1,6 +1,7 @@
 // Each axis as sums of whole rows, cut over threads.
 #include <algorithm>
 
+#include "engine/base/grain.h"
 #include "engine/ops/resize.h"
 #include "engine/ops/support.h"
 
@@ -41,7 +42,7 @@ void resize_axis(const OpCall& call, const float* x, const Dims& dims, const Axi
     }
   }
   const auto sum_rows = PARE_SIMD_PICK(weighted_rows);
-  const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / 4 / std::max<std::int64_t>(1, inner));
+  const std::int64_t grain = grain_for(kElementGrain / 4, inner);
   call.pool->parallel_for(outer * m.out, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const float* from = x + r / m.out * m.in * inner;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/base/grain.h"
 #include "engine/ops/registry.h"
 #include "engine/ops/softmax.h"
 #include "engine/ops/support.h"
@@ -34,9 +35,9 @@ void run_vector(const OpCall& call) {
   const bool logarithm = call.node->op == "LogSoftmax";
   const auto rows = PARE_SIMD_PICK(softmax_rows);
   const auto columns = PARE_SIMD_PICK(softmax_columns);
-  const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / 4 / block);
+  const std::int64_t grain = grain_for(kElementGrain / 4, block);
   if (x.dtype == DType::kF32 && line.outer == 1 && line.inner > 1) {
-    const std::int64_t wide = std::max<std::int64_t>(16, kElementGrain / 4 / line.n / 16 * 16);
+    const std::int64_t wide = grain_for(kElementGrain / 4, line.n, 16);
     return call.pool->parallel_for(line.inner, wide, [&](std::int64_t begin, std::int64_t end) {
       columns(x.as<float>(), y.mut<float>(), line.n, line.inner, begin, end, logarithm);
     });

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "engine/base/error.h"
+#include "engine/base/grain.h"
 #include "engine/ops/strided_copy.h"
 
 namespace pare {
@@ -167,15 +168,13 @@ void run_copy(StridedCopy copy, const T* in, T* out, ThreadPool& pool) {
       copy_row(in + copy.in_offset + begin * ic, ic, out + copy.out_offset + begin * oc, oc, end - begin);
     });
   if (outer == 1)  // one large block: cut it by rows
-    return pool.parallel_for(rows, std::max<std::int64_t>(16, kPieceBytes / (columns * bytes) / 16 * 16),
+    return pool.parallel_for(rows, grain_for(kPieceBytes, columns * bytes, 16),
                              [&](std::int64_t begin, std::int64_t end) {
                                copy_block(copy.in_offset, copy.out_offset, begin, end);
                              });
-  pool.parallel_for(outer, std::max<std::int64_t>(1, kPieceBytes / (block * bytes)),
-                    [&](std::int64_t begin, std::int64_t end) {
-                      walk(copy, 2, begin, end,
-                           [&](std::int64_t from, std::int64_t to) { copy_block(from, to, 0, rows); });
-                    });
+  pool.parallel_for(outer, grain_for(kPieceBytes, block * bytes), [&](std::int64_t begin, std::int64_t end) {
+    walk(copy, 2, begin, end, [&](std::int64_t from, std::int64_t to) { copy_block(from, to, 0, rows); });
+  });
 }
 
 }  // namespace

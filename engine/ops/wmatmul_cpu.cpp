@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/grain.h"
 #include "engine/numeric/convert.h"
 #include "engine/numeric/f16.h"
 #include "engine/numeric/ggml_codes.h"
@@ -273,8 +274,7 @@ void run(const OpCall& call) {
   const std::int64_t panels = (s.n + p.panel - 1) / p.panel;
   if (s.m <= kFewRows) {
     const auto rows = PARE_SIMD_PICK(wmatmul_rows);
-    const std::int64_t work = std::max<std::int64_t>(1, p.panel * s.k * s.m);
-    call.pool->parallel_for(panels, std::max<std::int64_t>(1, kWorthAThread / work),
+    call.pool->parallel_for(panels, grain_for(kWorthAThread, p.panel * s.k * s.m),
                             [&](std::int64_t begin, std::int64_t end) {
                               for (std::int64_t panel = begin; panel < end; ++panel) rows(panel_of(panel));
                             });

@@ -12,7 +12,8 @@ namespace {
 
 class Maker {
  public:
-  Maker(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+  Maker(const std::uint8_t* data, std::size_t size, Meaning meaning)
+      : data_(data), size_(size), meaning_(meaning) {}
 
   Made run() {
     const ValueId x = input();
@@ -101,6 +102,13 @@ class Maker {
   const Shape& shape(ValueId id) const { return made_.graph.value(id).shape; }
   std::int64_t size(ValueId id, int axis) const {
     return shape(id).dims[static_cast<std::size_t>(axis)].value;
+  }
+
+  bool may_window(ValueId x) const {
+    if (meaning_ == Meaning::kAny) return true;
+    for (int i = 1; i < shape(x).rank(); ++i)
+      if (size(x, i) == 0) return false;
+    return true;
   }
 
   // A constant that broadcasts: some sizes 1, some axes missing in front.
@@ -228,7 +236,7 @@ class Maker {
   }
 
   void convolve(ValueId x, int rank) {
-    if (rank < 3 || rank > 4) return;
+    if (rank < 3 || rank > 4 || !may_window(x)) return;
     const std::int64_t c = size(x, 1);
     const bool depthwise = pick(3) == 0, transposed = pick(4) == 0;
     const std::int64_t out = depthwise ? c : number(1, 6), group = depthwise ? c : 1;
@@ -247,7 +255,7 @@ class Maker {
   }
 
   void pool(ValueId x, int rank) {
-    if (rank < 3) return;
+    if (rank < 3 || !may_window(x)) return;
     if (pick(4) == 0) {
       add(pick(2) == 0 ? "GlobalAveragePool" : "GlobalMaxPool", {x}, {});
       return;
@@ -263,6 +271,7 @@ class Maker {
 
   const std::uint8_t* data_;
   std::size_t size_, at_ = 0;
+  Meaning meaning_;
   Made made_;
   std::vector<ValueId> values_;
   int count_ = 0;
@@ -270,7 +279,9 @@ class Maker {
 
 }  // namespace
 
-Made make_graph(const std::uint8_t* data, std::size_t size) { return Maker(data, size).run(); }
+Made make_graph(const std::uint8_t* data, std::size_t size, Meaning meaning) {
+  return Maker(data, size, meaning).run();
+}
 
 bool close(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   if (a.size() != b.size()) return false;

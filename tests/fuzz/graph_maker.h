@@ -16,8 +16,14 @@ struct Made {
   std::vector<Tensor> inputs;
 };
 
+// kSettled leaves out what shape rules and kernels take but ONNX gives no agreed meaning: windows
+// (convolutions and pools) over an axis without elements, where ONNX Runtime refuses ("only N can be zero")
+// and onnx's own shape rules round a negative quotient to one element of output. The same bytes give the same
+// graph otherwise.
+enum class Meaning : std::uint8_t { kAny, kSettled };
+
 // No Error leaves it.
-Made make_graph(const std::uint8_t* data, std::size_t size);
+Made make_graph(const std::uint8_t* data, std::size_t size, Meaning meaning = Meaning::kAny);
 
 // Equal within float rounding of some tens of operations: 1e-3 of the largest value, and 1e-5; infinities and
 // NaN in the same places. Results beyond 1e6 amplify any rounding and pass.

@@ -62,7 +62,7 @@ void compare_all(const pare::fuzz::Made& made, std::size_t size) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const pare::fuzz::Made made = pare::fuzz::make_graph(data, size);
+  const pare::fuzz::Made made = pare::fuzz::make_graph(data, size, pare::fuzz::Meaning::kSettled);
   try {
     compare_all(made, size);
   } catch (const pare::Error& error) {
