@@ -1,8 +1,8 @@
 #include "cli/commands.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
-#include "recipes/compare_runs.h"
 #include "recipes/report_files.h"
+#include "recipes/study/compare_runs.h"
 
 namespace pare {
 namespace {

@@ -2,8 +2,8 @@
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
 #include "graphsurgeon/load.h"
-#include "recipes/explain.h"
 #include "recipes/report_files.h"
+#include "recipes/study/explain.h"
 
 namespace pare {
 namespace {

@@ -6,7 +6,7 @@
 #include "engine/ir/schema.h"
 #include "engine/numeric/table.h"
 #include "engine/ops/registry.h"
-#include "quant/spec.h"
+#include "quant/placement/spec.h"
 
 namespace pare {
 namespace {

@@ -4,8 +4,8 @@
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
 #include "engine/base/sha256.h"
-#include "recipes/load.h"
-#include "recipes/schema.h"
+#include "recipes/grammar/load.h"
+#include "recipes/grammar/schema.h"
 
 namespace pare {
 namespace {

@@ -11,10 +11,10 @@
 #include "graphsurgeon/graph_hash.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
-#include "quant/activation.h"
-#include "recipes/bisect.h"
+#include "quant/placement/activation.h"
 #include "recipes/plan_report.h"
-#include "recipes/sensitivity.h"
+#include "recipes/study/bisect.h"
+#include "recipes/study/sensitivity.h"
 
 namespace pare {
 namespace {

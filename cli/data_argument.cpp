@@ -4,7 +4,7 @@
 #include "engine/base/limits.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
-#include "recipes/load.h"
+#include "recipes/grammar/load.h"
 #include "recipes/text_data.h"
 
 namespace pare {

@@ -1,6 +1,6 @@
 # cmake -DOUT=builtin.cpp -P embed_recipes.cmake FILES...: the recipes as one C++ table. The first line of a
 # recipe is a comment that says what it is.
-set(text "// Made by cmake/embed_recipes.cmake.\n#include \"recipes/load.h\"\n\nnamespace pare {\n\n")
+set(text "// Made by cmake/embed_recipes.cmake.\n#include \"recipes/grammar/load.h\"\n\nnamespace pare {\n\n")
 string(APPEND text "const std::vector<BuiltinRecipe>& builtin_recipes() {\n")
 string(APPEND text "  static const std::vector<BuiltinRecipe> kRecipes = {\n")
 foreach(file IN LISTS FILES)

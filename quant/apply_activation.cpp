@@ -7,7 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/ir/block_scales.h"
 #include "engine/numeric/table.h"
-#include "quant/activation.h"
+#include "quant/placement/activation.h"
 
 namespace pare::quant {
 namespace {

@@ -8,8 +8,8 @@
 #include "engine/numeric/pack.h"
 #include "engine/numeric/table.h"
 #include "engine/run/evaluate.h"
-#include "quant/activation.h"
 #include "quant/apply_activation.h"
+#include "quant/placement/activation.h"
 
 namespace pare::quant {
 namespace {

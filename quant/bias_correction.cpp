@@ -4,7 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/quantize.h"
-#include "quant/linear_weight.h"
+#include "quant/grid/linear_weight.h"
 
 namespace pare::quant {
 namespace {

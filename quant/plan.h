@@ -9,25 +9,11 @@
 
 #include "engine/base/thread_pool.h"
 #include "engine/ir/graph.h"
-#include "quant/placement.h"
-#include "quant/weight_rows.h"
+#include "quant/grid/weight_rows.h"
+#include "quant/placement/activation.h"
+#include "quant/placement/placement.h"
 
 namespace pare::quant {
-
-// What calibration (or a search) chose for one activation.
-struct ChosenRange {
-  double low = 0, high = 0;  // symmetric formats use max(|low|, |high|)
-  std::string method;        // "minmax", "mse", ...
-};
-
-// Scale and zero point of one activation. Nothing of it counts where the format is dynamic.
-struct ActivationPlan {
-  float scale = 1;
-  std::int32_t zero_point = 0;
-  ChosenRange range;
-  std::vector<float> channel_scales;  // per channel: one for each, in place of scale; else empty
-  std::vector<std::int32_t> channel_zero_points;
-};
 
 // How the codes of a weight came about, for the report. Losses: output error relative to the output's power.
 struct LayerRecord {
@@ -57,20 +43,6 @@ struct Plan {
   std::vector<ActivationPlan> activations;  // by placement.activations
   std::vector<WeightPlan> weights;          // by placement.weights
 };
-
-// scale and zero point from a range.
-//   symmetric    amax / symmetric_largest (127 for int8 and uint8, 32,767 for int16, 448 for E4M3), zero
-//   point 0,
-//                or the middle code of an unsigned format (128, 32,768)
-//   asymmetric   the range is extended to hold 0 and cut into as many steps as there are codes less one; zero
-//   point
-//                rne(lowest - low / scale), clamped to the codes
-//   NVFP4        (E2M1 in blocks with E4M3 scales): the global scale amax / (6 * 448)
-// An all-zero range, and one too small to divide by, gives scale 1. Error kUsage for NaN, infinity, low >
-// high.
-ActivationPlan activation_from_range(const Format& format, const ChosenRange& range);
-// Per channel: one range for each; the plan's own `range` spans them all.
-ActivationPlan activation_from_ranges(const Format& format, const std::vector<ChosenRange>& channels);
 
 // The weight of a site as rows for the site's format, and how they lie in it (weight_rows.h).
 WeightView site_view(const WeightSite& site, const Dims& dims);

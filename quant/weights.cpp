@@ -6,10 +6,10 @@
 #include "engine/base/error.h"
 #include "engine/numeric/quantize.h"
 #include "engine/numeric/table.h"
-#include "quant/grid_search.h"
+#include "quant/grid/grid_search.h"
+#include "quant/grid/search_rows.h"
+#include "quant/grid/weight_rows.h"
 #include "quant/plan.h"
-#include "quant/search_rows.h"
-#include "quant/weight_rows.h"
 
 namespace pare::quant {
 namespace {

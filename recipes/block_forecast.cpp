@@ -6,11 +6,11 @@
 #include "engine/base/memory.h"
 #include "eval/evaluate.h"
 #include "graphsurgeon/block_cut.h"
-#include "quant/activation.h"
-#include "quant/rules.h"
+#include "quant/placement/activation.h"
+#include "quant/placement/rules.h"
+#include "recipes/blocks/quantize_blocks.h"
 #include "recipes/forecast.h"
 #include "recipes/plan_report.h"
-#include "recipes/quantize_blocks.h"
 #include "recipes/stages.h"
 
 namespace pare {

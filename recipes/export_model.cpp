@@ -9,7 +9,7 @@
 #include "graphsurgeon/matmul_nbits.h"
 #include "graphsurgeon/qoperator.h"
 #include "graphsurgeon/tensorrt_forms.h"
-#include "recipes/export_checkpoint.h"
+#include "recipes/checkpoint/export_checkpoint.h"
 
 namespace pare {
 namespace {

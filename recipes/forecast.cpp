@@ -12,10 +12,10 @@
 #include "engine/ir/subgraph.h"
 #include "eval/evaluate.h"
 #include "eval/report_render.h"
-#include "quant/activation.h"
+#include "quant/placement/activation.h"
 #include "recipes/plan_report.h"
-#include "recipes/quantize_model.h"
-#include "recipes/solve_weights.h"
+#include "recipes/quantize/quantize_model.h"
+#include "recipes/quantize/solve_weights.h"
 #include "recipes/stages.h"
 
 namespace pare {

@@ -19,7 +19,7 @@
 #include "engine/base/progress.h"
 #include "engine/base/thread_pool.h"
 #include "eval/report.h"
-#include "recipes/load.h"
+#include "recipes/grammar/load.h"
 
 namespace pare {
 

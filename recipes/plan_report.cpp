@@ -7,8 +7,8 @@
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
 #include "eval/report_render.h"
+#include "recipes/blocks/quantize_blocks.h"
 #include "recipes/quant_spec.h"
-#include "recipes/quantize_blocks.h"
 
 namespace pare {
 namespace {

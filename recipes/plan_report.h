@@ -6,9 +6,9 @@
 #include "calib/calibrate.h"
 #include "calib/tensor_stats.h"
 #include "eval/report.h"
-#include "quant/spec.h"
-#include "recipes/quantize_model.h"
-#include "recipes/recipe.h"
+#include "quant/placement/spec.h"
+#include "recipes/grammar/recipe.h"
+#include "recipes/quantize/quantize_model.h"
 
 namespace pare {
 

@@ -1,7 +1,7 @@
 #include "recipes/quant_spec.h"
 
 #include "engine/base/error.h"
-#include "quant/target_rules.h"
+#include "quant/placement/target_rules.h"
 #include "recipes/export_model.h"
 
 namespace pare {

@@ -1,8 +1,8 @@
 // From the recipe's `quantize` to what the quant library takes.
 #pragma once
 
-#include "quant/spec.h"
-#include "recipes/recipe.h"
+#include "quant/placement/spec.h"
+#include "recipes/grammar/recipe.h"
 
 namespace pare {
 

@@ -6,7 +6,7 @@
 #include "graphsurgeon/graph_hash.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/passes/passes.h"
-#include "quant/activation.h"
+#include "quant/placement/activation.h"
 #include "recipes/quant_spec.h"
 #include "recipes/stages.h"
 #include "recipes/text_data.h"

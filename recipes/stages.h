@@ -13,7 +13,7 @@
 #include "eval/report.h"
 #include "graphsurgeon/simplify.h"
 #include "recipes/pipeline.h"
-#include "recipes/quantize_model.h"
+#include "recipes/quantize/quantize_model.h"
 #include "recipes/run_folder.h"
 
 namespace pare {

@@ -16,7 +16,7 @@
 #include "engine/base/isa.h"
 #include "engine/numeric/bf16.h"
 #include "engine/numeric/convert.h"
-#include "quant/grid_search.h"
+#include "quant/grid/grid_search.h"
 
 namespace pare::quant {
 namespace {

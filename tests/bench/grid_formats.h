@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "quant/grid.h"
+#include "quant/grid/grid.h"
 
 namespace pare::bench {
 

@@ -30,9 +30,9 @@
 #include "graphsurgeon/graph_hash.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
-#include "quant/activation.h"
+#include "quant/placement/activation.h"
 #include "recipes/plan_report.h"
-#include "recipes/quantize_model.h"
+#include "recipes/quantize/quantize_model.h"
 #include "recipes/text_data.h"
 
 namespace {

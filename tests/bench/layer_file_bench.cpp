@@ -17,7 +17,7 @@
 
 #include "datasets/npy.h"
 #include "engine/base/error.h"
-#include "quant/layer.h"
+#include "quant/rounding/layer.h"
 #include "tests/bench/grid_formats.h"
 
 namespace {

@@ -20,7 +20,7 @@
 #include "engine/run/session.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
-#include "quant/layer.h"
+#include "quant/rounding/layer.h"
 #include "tests/bench/grid_formats.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "engine/base/error.h"
-#include "recipes/load.h"
+#include "recipes/grammar/load.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   pare::RecipeOptions options;

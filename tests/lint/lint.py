@@ -20,6 +20,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 # folder: the folders it may include, besides itself. docs/architecture.md says what each is for.
 ENGINE = ['engine/base', 'engine/numeric', 'engine/ir', 'engine/ops', 'engine/run', 'engine/build']
+BELOW_QUANT = ENGINE + ['graphsurgeon', 'datasets', 'calib']
+QUANT = ['quant/grid', 'quant/rounding', 'quant/placement', 'quant', 'quant/transform']
+BELOW_RECIPES = BELOW_QUANT + QUANT + ['eval']
+RECIPES = ['recipes/grammar', 'recipes/quantize', 'recipes/blocks', 'recipes/checkpoint', 'recipes/study']
 MAY_INCLUDE = {
     'engine/base': [],
     'engine/numeric': ENGINE[:1],
@@ -31,16 +35,25 @@ MAY_INCLUDE = {
     'graphsurgeon': ENGINE,
     'datasets': ENGINE,
     'calib': ENGINE + ['graphsurgeon', 'datasets'],
-    'quant': ENGINE + ['graphsurgeon', 'datasets', 'calib'],
+    'quant/grid': BELOW_QUANT,
+    'quant/rounding': BELOW_QUANT + QUANT[:1],
+    'quant/placement': BELOW_QUANT + QUANT[:2],
+    'quant': BELOW_QUANT + QUANT[:3],
+    'quant/transform': BELOW_QUANT + QUANT[:4],
     'eval': ENGINE + ['graphsurgeon', 'datasets'],  # never quant or calib: the judge shares no code with the judged
-    'recipes': ENGINE + ['graphsurgeon', 'datasets', 'calib', 'quant', 'eval'],
-    'cli': ENGINE + ['graphsurgeon', 'datasets', 'calib', 'quant', 'eval', 'recipes'],
+    'recipes/grammar': BELOW_RECIPES,
+    'recipes/quantize': BELOW_RECIPES + RECIPES[:1],
+    'recipes/blocks': BELOW_RECIPES + RECIPES[:2],
+    'recipes/checkpoint': BELOW_RECIPES + RECIPES[:2],
+    'recipes/study': BELOW_RECIPES + RECIPES[:2],
+    'recipes': BELOW_RECIPES + RECIPES,
+    'cli': BELOW_RECIPES + RECIPES + ['recipes'],
 }
 
 # (what is included in <> or "", the files that may, why)
 FENCED = [
     (r'CLI/', ['cli/args.cpp', 'cli/app.cpp'], '4 s of compile time a file'),
-    (r'Eigen/|unsupported/Eigen/', ['quant/linalg.cpp'], '3 s and more a file'),
+    (r'Eigen/|unsupported/Eigen/', ['quant/rounding/linalg.cpp'], '3 s and more a file'),
     (r'onnx/|google/protobuf/', ['graphsurgeon/onnx/*.cpp', 'graphsurgeon/onnx/*.h', 'tests/unit/graphsurgeon/*.cpp'],
      'only graphsurgeon/onnx knows protobuf'),
     (r'hdf5\.h|H5', ['datasets/hdf5*.cpp', 'calib/statistics_file.cpp', 'tests/unit/datasets/*.cpp'],
@@ -48,7 +61,7 @@ FENCED = [
     (r'nlohmann/json_fwd\.hpp', ['engine/base/json_fwd.h'], 'one place knows the rules of JSON'),
     (r'nlohmann/', ['engine/base/json.h', 'engine/base/json_fwd.h'], 'one place knows the rules of JSON'),
     (r'engine/base/json\.h', ['*.cpp'], 'headers include json_fwd.h'),
-    (r'yaml-cpp/', ['recipes/yaml_parse.cpp'], 'one walker checks duplicate and unknown keys'),
+    (r'yaml-cpp/', ['recipes/grammar/yaml_parse.cpp'], 'one walker checks duplicate and unknown keys'),
     (r'dnnl|oneapi/', [], 'its results depend on batch and threads: docs/dependencies.md'),
     (r'jpeglib\.h|png\.h', ['datasets/*.cpp', 'tests/unit/datasets/*.cpp'], 'images are read by datasets'),
     (r'pcre2\.h', ['datasets/text/pattern_pcre2.cpp'], 'a machine without it builds a stub'),
@@ -56,7 +69,7 @@ FENCED = [
     (r'zlib\.h', ['datasets/*.cpp', 'tests/unit/datasets/*.cpp'], 'archives are read by datasets'),
     (r'openssl/', ['engine/base/sha256.cpp', 'engine/base/sha1.cpp'], 'hashes are made by engine/base/sha256.h'),
     (r'filesystem$', ['engine/base/paths.cpp', 'tests/*.cpp'], 'use engine/base/paths.h'),
-    (r'iostream$|regex$|ranges$', ['tests/*.cpp', 'quant/rules.cpp', 'graphsurgeon/name_pattern.cpp'], 'compile time; use fmt and plain loops'),
+    (r'iostream$|regex$|ranges$', ['tests/*.cpp', 'quant/placement/rules.cpp', 'graphsurgeon/name_pattern.cpp'], 'compile time; use fmt and plain loops'),
     (r'format$|source_location$|expected$', [], 'gcc 12 or clang 14 lack it'),
     (r'immintrin\.h|x86intrin\.h', ['*.cpp', '*_simd.h', 'engine/ops/simd.h'], 'vector code stays in kernels'),
 ]
@@ -223,7 +236,7 @@ SELF_TEST = {
          ('recipes/a.cpp', '#include "eval/b.h"\n', {'eval/b.h': ''})]),
     'fenced-header': (
         [('cli/cmd_run.cpp', '#include <CLI/CLI.hpp>\n', {}),
-         ('quant/gptq.cpp', '#  include <Eigen/Dense>\n', {}),
+         ('quant/rounding/gptq.cpp', '#  include <Eigen/Dense>\n', {}),
          ('recipes/a.h', '#include "engine/base/json.h"\n', {}),
          ('engine/base/tensor.h', '#include <filesystem>\n', {}),
          ('engine/base/a.cpp', '#include <format>\n', {}),

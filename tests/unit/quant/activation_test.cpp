@@ -1,5 +1,5 @@
 // Activations in every format and form: what is written computes what the format says, through the executor.
-#include "quant/activation.h"
+#include "quant/placement/activation.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include "engine/numeric/table.h"
 #include "engine/run/session.h"
 #include "quant/apply_activation.h"
+#include "quant/placement/target_rules.h"
 #include "quant/plan.h"
-#include "quant/target_rules.h"
 
 namespace pare::quant {
 namespace {

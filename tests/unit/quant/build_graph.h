@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/ir/graph.h"
-#include "quant/placement.h"
+#include "quant/placement/placement.h"
 
 namespace pare::quant::test {
 

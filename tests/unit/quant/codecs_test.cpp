@@ -10,7 +10,7 @@
 #include "engine/numeric/checkpoint_pack.h"
 #include "engine/numeric/e2m1.h"
 #include "engine/numeric/pack.h"
-#include "quant/ct_arithmetic.h"
+#include "quant/grid/ct_arithmetic.h"
 #include "tests/unit/test_paths.h"
 
 namespace pare::quant {

@@ -1,4 +1,4 @@
-#include "quant/grid_search.h"
+#include "quant/grid/grid_search.h"
 
 #include <algorithm>
 #include <cmath>

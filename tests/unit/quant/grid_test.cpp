@@ -1,4 +1,4 @@
-#include "quant/grid.h"
+#include "quant/grid/grid.h"
 
 #include <bit>
 #include <cmath>
@@ -10,10 +10,10 @@
 #include "engine/base/isa.h"
 #include "engine/numeric/convert.h"
 #include "engine/numeric/table.h"
-#include "quant/grid_search.h"
-#include "quant/search_rows.h"
-#include "quant/stored_rows.h"
-#include "quant/weight_rows.h"
+#include "quant/grid/grid_search.h"
+#include "quant/grid/search_rows.h"
+#include "quant/grid/stored_rows.h"
+#include "quant/grid/weight_rows.h"
 
 namespace pare::quant {
 namespace {

@@ -1,7 +1,7 @@
 // Layer methods: the factor against Eigen, GPTQ against its published form in float64, descent against its
 // own promise (never worse, loss as measured from scratch), formats, bad input, and the same bits for any
 // threads.
-#include "quant/layer.h"
+#include "quant/rounding/layer.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include "engine/base/error.h"
 #include "engine/base/isa.h"
 #include "engine/numeric/table.h"
-#include "quant/ladder_table.h"
-#include "quant/linalg.h"
+#include "quant/grid/ladder_table.h"
+#include "quant/rounding/linalg.h"
 #include "tests/unit/datasets/errors.h"
 
 namespace pare::quant {

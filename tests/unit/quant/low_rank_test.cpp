@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "quant/low_rank.h"
+#include "quant/rounding/low_rank.h"
 
 namespace pare::quant {
 namespace {

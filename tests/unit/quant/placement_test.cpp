@@ -2,7 +2,7 @@
 //
 //   x -> conv1 -> Relu -> conv2 -> Add(., shortcut) -> Relu -> GlobalAveragePool -> Flatten -> Gemm -> y
 //   x -> shortcut (1x1 Conv)
-#include "quant/placement.h"
+#include "quant/placement/placement.h"
 
 #include <gtest/gtest.h>
 

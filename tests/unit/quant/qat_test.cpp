@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "engine/ir/schema.h"
-#include "quant/placement.h"
+#include "quant/placement/placement.h"
 #include "tests/unit/quant/build_graph.h"
 
 namespace pare::quant {

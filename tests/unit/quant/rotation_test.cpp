@@ -6,8 +6,8 @@
 
 #include "engine/build/lower_cpu.h"
 #include "engine/run/session.h"
-#include "quant/retarget.h"
-#include "quant/rotation.h"
+#include "quant/rounding/retarget.h"
+#include "quant/transform/rotation.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 
 namespace pare::quant {

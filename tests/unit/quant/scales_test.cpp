@@ -8,10 +8,10 @@
 
 #include "engine/base/error.h"
 #include "engine/run/session.h"
-#include "quant/channel_shift.h"
-#include "quant/grid.h"
-#include "quant/scale_group.h"
-#include "quant/scale_search.h"
+#include "quant/grid/grid.h"
+#include "quant/transform/channel_shift.h"
+#include "quant/transform/scale_group.h"
+#include "quant/transform/scale_search.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 #include "tests/unit/quant/build_graph.h"
 

@@ -1,6 +1,6 @@
 // What must be one decision: codes that pass through operators which only move values, constants that several
 // nodes read, layers that runtimes fuse. In the graph and inside branches.
-#include "quant/share.h"
+#include "quant/placement/share.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "quant/placement/value_moving.h"
 #include "quant/plan.h"
-#include "quant/value_moving.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 
 namespace pare::quant {

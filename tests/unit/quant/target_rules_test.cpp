@@ -1,10 +1,10 @@
 // What each target refuses, before any work.
-#include "quant/target_rules.h"
+#include "quant/placement/target_rules.h"
 
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
-#include "quant/placement.h"
+#include "quant/placement/placement.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 
 namespace pare::quant {

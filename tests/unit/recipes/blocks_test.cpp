@@ -1,6 +1,6 @@
 // Blocks: what is cut out of a model computes what the model does, in every bit, and joined again it is the
 // model; files and stores give back what went in.
-#include "recipes/quantize_blocks.h"
+#include "recipes/blocks/quantize_blocks.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 #include "engine/run/session.h"
 #include "graphsurgeon/block_cut.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
-#include "recipes/graph_record.h"
+#include "recipes/quantize/graph_record.h"
 #include "tests/unit/datasets/temporary.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 #include "tests/unit/test_paths.h"

@@ -1,12 +1,12 @@
 // What a report and a written model say of one layer, and what differs between two reports.
-#include "recipes/explain.h"
+#include "recipes/study/explain.h"
 
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
 #include "quant/plan.h"
-#include "recipes/compare_runs.h"
 #include "recipes/plan_report.h"
+#include "recipes/study/compare_runs.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 
 namespace pare {

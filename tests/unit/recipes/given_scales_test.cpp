@@ -1,6 +1,6 @@
 // A TensorRT calibration cache in place of statistics: its scales come out in every bit, what it lacks stays
 // float, and names of nothing are said.
-#include "recipes/given_scales.h"
+#include "recipes/quantize/given_scales.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
 #include "quant/audit.h"
-#include "recipes/quantize_model.h"
+#include "recipes/quantize/quantize_model.h"
 #include "tests/unit/test_paths.h"
 
 namespace pare {

@@ -12,7 +12,7 @@
 #include "engine/run/session.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
-#include "recipes/quantize_model.h"
+#include "recipes/quantize/quantize_model.h"
 #include "tests/unit/test_paths.h"
 
 namespace pare {

@@ -1,6 +1,6 @@
 // Finished layers on disk: what a killed run takes over, and that the result has the same bytes wherever it
 // was killed.
-#include "recipes/layer_journal.h"
+#include "recipes/quantize/layer_journal.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "engine/base/memory.h"
 #include "engine/base/paths.h"
 #include "graphsurgeon/onnx/write.h"
-#include "recipes/quantize_model.h"
+#include "recipes/quantize/quantize_model.h"
 #include "tests/unit/datasets/temporary.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 

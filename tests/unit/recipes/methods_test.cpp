@@ -12,7 +12,7 @@
 #include "graphsurgeon/onnx/write.h"
 #include "graphsurgeon/simplify.h"
 #include "quant/audit.h"
-#include "recipes/quantize_model.h"
+#include "recipes/quantize/quantize_model.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 #include "tests/unit/test_paths.h"
 

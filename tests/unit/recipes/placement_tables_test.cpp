@@ -10,7 +10,7 @@
 #include "engine/base/paths.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
-#include "quant/placement_text.h"
+#include "quant/placement/placement_text.h"
 #include "tests/unit/test_paths.h"
 
 namespace pare {

@@ -8,9 +8,9 @@
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
-#include "recipes/fields.h"
-#include "recipes/load.h"
-#include "recipes/schema.h"
+#include "recipes/grammar/fields.h"
+#include "recipes/grammar/load.h"
+#include "recipes/grammar/schema.h"
 
 namespace pare {
 namespace {

@@ -1,5 +1,5 @@
 // Layer by layer on a network whose layers differ in what rounding does to them.
-#include "recipes/sensitivity.h"
+#include "recipes/study/sensitivity.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "datasets/npy.h"
 #include "datasets/random.h"
 #include "engine/base/error.h"
-#include "recipes/bisect.h"
+#include "recipes/study/bisect.h"
 #include "tests/unit/datasets/temporary.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 

@@ -9,7 +9,7 @@
 #include "eval/pair_layers.h"
 #include "graphsurgeon/onnx/write.h"
 #include "quant/audit.h"
-#include "recipes/quantize_model.h"
+#include "recipes/quantize/quantize_model.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 
 namespace pare {

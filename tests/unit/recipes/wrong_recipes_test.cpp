@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "recipes/load.h"
+#include "recipes/grammar/load.h"
 
 namespace pare {
 namespace {

@@ -1,0 +1,26 @@
+// Weights as a checkpoint stores them, [outs, ins] in 16 or 32 bits, quantized by rows: plain rounding and
+// scale search need no more of a weight at a time than a few rows, so beside codes and scales there are 256
+// KiB of floats a thread, whatever the size of the tensor, and those stay in the cache between steps.
+//
+// The bits are those of choose_grid() and encode() on the whole in float32.
+#pragma once
+
+#include "engine/base/tensor.h"
+#include "quant/grid/grid.h"
+
+namespace pare::quant {
+
+struct StoredCodes {
+  Grid grid;
+  std::vector<std::uint8_t> codes;  // [outs, ins], one a byte
+};
+
+// `global`: of two-level formats, required there. Rows share nothing else; one scale for the whole tensor is
+// not done here. Errors: kBadFile for NaN or infinity; kUnsupported for a type that is no float.
+StoredCodes quantize_stored(const GridFormat& format, const Tensor& weight, bool search, float global,
+                            ThreadPool& pool);
+
+// Largest magnitude. Error kBadFile for NaN or infinity.
+float stored_amax(const Tensor& weight, ThreadPool& pool);
+
+}  // namespace pare::quant

@@ -1,0 +1,141 @@
+#include "quant/placement/rules.h"
+
+#include <algorithm>
+#include <memory>
+#include <regex>
+#include <set>
+
+#include "engine/base/error.h"
+#include "engine/ir/subgraph.h"
+
+namespace pare::quant {
+namespace {
+
+// A literal, or "re:..." as a full match.
+class Pattern {
+ public:
+  explicit Pattern(const std::string& text) : text_(text) {
+    if (text.rfind("re:", 0) != 0) return;
+    try {
+      regex_ = std::make_unique<std::regex>(text.substr(3), std::regex::ECMAScript);
+    } catch (const std::regex_error& error) {
+      throw make_error(ErrorCode::kUsage, "'{}' is not a regular expression: {}", text, error.what());
+    }
+  }
+  const std::string& text() const { return text_; }
+  bool matches(const std::string& word) const {
+    return regex_ == nullptr ? word == text_ : std::regex_match(word, *regex_);
+  }
+
+ private:
+  std::string text_;
+  std::unique_ptr<std::regex> regex_;
+};
+
+std::vector<Pattern> compile(const std::vector<std::string>& texts) {
+  std::vector<Pattern> patterns;
+  for (const std::string& text : texts) patterns.emplace_back(text);
+  return patterns;
+}
+
+bool any(const std::vector<Pattern>& patterns, const std::string& word) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const Pattern& p) { return p.matches(word); });
+}
+
+// Reports call a layer by the value that it computes, graphs by the node: both are its name.
+std::vector<std::string> layer_names(const Graph& graph, const Node& node) {
+  std::vector<std::string> names = {node.name};
+  for (const ValueId out : node.out)
+    if (out != ValueId::kNone) names.push_back(graph.value(out).name);
+  return names;
+}
+
+bool any_of(const std::vector<Pattern>& patterns, const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return any(patterns, word); });
+}
+
+void list_unmatched(const std::vector<Pattern>& patterns, const char* what,
+                    const std::set<std::string>& words, std::vector<std::string>& out) {
+  for (const Pattern& pattern : patterns) {
+    if (std::any_of(words.begin(), words.end(), [&](const std::string& w) { return pattern.matches(w); }))
+      continue;
+    std::vector<const char*> known;
+    for (const std::string& word : words) known.push_back(word.c_str());
+    const std::string near = nearest_word(pattern.text(), known.data(), known.size());
+    out.push_back(fmt::format("a rule names '{}', which no {} of the model is called{}", pattern.text(), what,
+                              near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+  }
+}
+
+struct CompiledRule {
+  const Rule* rule;
+  std::vector<Pattern> name, op, tensor;
+};
+
+}  // namespace
+
+struct RuleBook::Impl {
+  Spec spec;
+  std::vector<CompiledRule> rules;
+};
+
+RuleBook::RuleBook(const Spec& spec) : impl_(std::make_unique<Impl>()) {
+  impl_->spec = spec;
+  for (const Rule& rule : impl_->spec.rules)
+    impl_->rules.push_back(
+        {&rule, compile(rule.match.name), compile(rule.match.op), compile(rule.match.tensor)});
+}
+
+RuleBook::~RuleBook() = default;
+
+Resolved RuleBook::resolve(const Graph& graph, const Node& node) const {
+  const Spec& spec = impl_->spec;
+  Resolved resolved{true, spec.weights, spec.activations, spec.method, {}};
+  if (!spec.ops.empty() && std::find(spec.ops.begin(), spec.ops.end(), node.op) == spec.ops.end()) {
+    resolved.quantize = false;
+    resolved.why_not = fmt::format("{} is not among the operators asked for", node.op);
+  }
+  for (std::size_t i = 0; i < impl_->rules.size(); ++i) {
+    const CompiledRule& c = impl_->rules[i];
+    if (!c.name.empty() && !any_of(c.name, layer_names(graph, node))) continue;
+    if (!c.op.empty() && !any(c.op, node.op)) continue;
+    if (!c.tensor.empty()) {
+      bool hit = false;
+      for (const ValueId in : node.in)
+        hit = hit || (in != ValueId::kNone && any(c.tensor, graph.value(in).name));
+      if (!hit) continue;
+    }
+    if (c.rule->quantize) {
+      resolved.quantize = *c.rule->quantize;
+      resolved.why_not = resolved.quantize ? "" : fmt::format("rule {} says so", i + 1);
+    }
+    if (c.rule->weights) resolved.weights = *c.rule->weights;
+    if (c.rule->activations) resolved.activations = *c.rule->activations;
+    if (c.rule->method) resolved.method = *c.rule->method;
+  }
+  return resolved;
+}
+
+std::vector<std::string> RuleBook::unmatched(const Graph& graph) const {
+  std::vector<std::string> list;
+  if (impl_->rules.empty()) return list;
+  std::set<std::string> layers, ops, tensors;
+  walk_graphs(graph, [&](const SubgraphPath&, const Graph& scope) {
+    for (const NodeId id : scope.nodes()) {
+      const Node& node = scope.node(id);
+      ops.insert(node.op);
+      for (std::string& name : layer_names(scope, node)) layers.insert(std::move(name));
+      for (const ValueId in : node.in)
+        if (in != ValueId::kNone) tensors.insert(scope.value(in).name);
+    }
+  });
+  for (const CompiledRule& c : impl_->rules) {
+    list_unmatched(c.name, "layer", layers, list);
+    list_unmatched(c.op, "operator", ops, list);
+    list_unmatched(c.tensor, "tensor", tensors, list);
+  }
+  return list;
+}
+
+}  // namespace pare::quant

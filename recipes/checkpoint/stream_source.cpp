@@ -1,0 +1,306 @@
+#include "recipes/checkpoint/stream_source.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "engine/base/error.h"
+#include "engine/numeric/bf16.h"
+#include "engine/numeric/convert.h"
+#include "engine/numeric/table.h"
+#include "quant/grid/ct_arithmetic.h"
+#include "quant/grid/grid_search.h"
+#include "quant/grid/search_rows.h"
+#include "quant/grid/stored_rows.h"
+#include "quant/placement/rules.h"
+#include "recipes/checkpoint/quantized_layers.h"
+
+namespace pare {
+namespace {
+
+constexpr float kNvfp4Largest = 6 * 448;
+
+struct Planned {
+  LinearModule module;
+  quant::Format weights;
+  bool search = true;
+  int fused = -1;  // weights with one global scale
+};
+
+// [outs, ins] in float32.
+std::vector<float> rows_of(const Checkpoint& checkpoint, const LinearModule& module, ThreadPool& pool) {
+  const Tensor stored = checkpoint.weights->get(module.weight);
+  const std::int64_t rows = stored.dims()[0], cols = stored.dims()[1];
+  std::vector<float> values(static_cast<std::size_t>(rows * cols));
+  const auto* bytes = stored.as<std::byte>();
+  const std::int64_t element = bits(stored.dtype()) / 8;
+  pool.parallel_for(rows, 16, [&](std::int64_t begin, std::int64_t end) {
+    decode(stored.dtype(), bytes + begin * cols * element, values.data() + begin * cols,
+           (end - begin) * cols);
+  });
+  if (!module.in_first) return values;
+  std::vector<float> turned(values.size());
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c)
+      turned[static_cast<std::size_t>(c * rows + r)] = values[static_cast<std::size_t>(r * cols + c)];
+  return turned;
+}
+
+quant::CtFormat parity_format(const CodeFormat& w, const std::string& module) {
+  if (w.codes == DType::kE2M1) return w.two_levels() ? quant::CtFormat::kNvfp4 : quant::CtFormat::kMxfp4;
+  if (w.scales == DType::kBF16 && w.row_group == 1) {
+    if (w.codes == DType::kE4M3FN && w.group == 0) return quant::CtFormat::kFp8;
+    if (is_integer(w.codes) && w.bits == 4)
+      return w.symmetric ? quant::CtFormat::kInt4 : quant::CtFormat::kInt4Zeros;
+  }
+  throw make_error(ErrorCode::kUnsupported, "there is no parity with compressed-tensors for {}", to_string(w))
+      .at(fmt::format("layer '{}'", module))
+      .hint("W4A16, W4A16_ASYM, FP8_DYNAMIC, NVFP4A16 and MXFP4A16 of bfloat16 models have it");
+}
+
+// 128x128 blocks as rows: block (R, C) is row R * column blocks + C, short blocks filled with zeros.
+struct Blocks {
+  std::int64_t outs, ins, tall, wide;
+  std::int64_t down() const { return (outs + tall - 1) / tall; }
+  std::int64_t across() const { return (ins + wide - 1) / wide; }
+
+  template <typename T>
+  std::vector<T> gather(const std::vector<T>& values) const {
+    std::vector<T> out(static_cast<std::size_t>(down() * across() * tall * wide), T{});
+    each([&](std::int64_t place, std::int64_t in_block) {
+      out[static_cast<std::size_t>(in_block)] = values[static_cast<std::size_t>(place)];
+    });
+    return out;
+  }
+  template <typename T>
+  std::vector<T> scatter(const std::vector<T>& values) const {
+    std::vector<T> out(static_cast<std::size_t>(outs * ins));
+    each([&](std::int64_t place, std::int64_t in_block) {
+      out[static_cast<std::size_t>(place)] = values[static_cast<std::size_t>(in_block)];
+    });
+    return out;
+  }
+
+ private:
+  template <typename Visit>
+  void each(Visit visit) const {
+    for (std::int64_t r = 0; r < outs; ++r)
+      for (std::int64_t c = 0; c < ins; ++c)
+        visit(r * ins + c, ((r / tall * across() + c / wide) * tall + r % tall) * wide + c % wide);
+  }
+};
+
+class StreamSource final : public QuantizedSource {
+ public:
+  StreamSource(const Checkpoint& checkpoint, const quant::Spec& asked, const StreamOptions& options,
+               std::vector<LeftFloat>* left)
+      : checkpoint_(checkpoint), options_(options) {
+    PARE_ASSERT(options.pool != nullptr);
+    if (!can_stream(asked))
+      throw make_error(ErrorCode::kUsage, "this needs calibration data, and none is looked at here")
+          .hint("give --data, or method rtn or search with activations at run time");
+    const quant::Spec spec = fit_to_dialect(options.dialect, float_type_of(checkpoint), asked);
+    Graph graph;
+    const std::vector<LinearModule> modules = linear_modules(checkpoint, graph);
+    const quant::RuleBook rules(spec);
+    std::map<std::string, int> fused;  // by input
+    std::set<std::string> coded;
+    for (const LinearModule& module : modules) {
+      const quant::Resolved resolved = rules.resolve(graph, graph.node(module.node));
+      std::string why = resolved.why_not;
+      if (module.router) why = "it chooses experts";
+      if (module.module == "lm_head" && !options.quantize_head)
+        why = module.tied ? "the head shares the embedding" : "the head stays float by default";
+      if (!resolved.quantize || !resolved.weights.active() || !why.empty()) {
+        model_.ignored.push_back(module.module);
+        if (left != nullptr) left->push_back({module.module, why.empty() ? "no format for it" : why});
+        continue;
+      }
+      Planned planned{module, quant::fit_block(resolved.weights, module.ins, 1, spec.target),
+                      resolved.method != "rtn", -1};
+      LinearFormat layer = linear_format(module, planned.weights, resolved.activations);
+      if (options.block_rows > 0 && layer.weights.codes == DType::kE4M3FN) {
+        layer.weights.row_group = layer.weights.group = options.block_rows;
+        if (layer.inputs.active()) layer.inputs.group = options.block_rows;
+      }
+      if (layer.weights.two_levels() && !spec.share.empty())
+        planned.fused = fused.insert({module.input, static_cast<int>(fused.size())}).first->second;
+      if (options.parity) parity_format(layer.weights, module.module);
+      if (module.tied)
+        model_.untied = true;
+      else
+        coded.insert(module.weight);
+      model_.layers.push_back(layer);
+      planned_.push_back(std::move(planned));
+    }
+    globals_.assign(fused.size(), 0.0f);
+    for (const WeightStore::Entry& entry : checkpoint.weights->entries()) {
+      if (coded.count(entry.name) != 0 || (model_.untied && entry.name == "lm_head.weight")) continue;
+      DType type = DType::kF32;  // GGUF's blocks come out so
+      dtype_from_name(entry.type, type);
+      model_.floats.push_back({entry.name, type, entry.dims});
+    }
+    model_.folder = checkpoint.path;
+  }
+
+  const QuantizedModel& model() const override { return model_; }
+
+  Tensor float_tensor(const std::string& name) const override { return checkpoint_.weights->get(name); }
+
+  QuantizedLinear layer(std::size_t index) const override {
+    const Planned& planned = planned_.at(index);
+    QuantizedLinear layer;
+    static_cast<LinearFormat&>(layer) = model_.layers[index];
+    try {
+      if (!options_.parity && layer.weights.row_group == 1 && !planned.module.in_first) {
+        by_stored_rows(planned, layer);
+        return layer;
+      }
+      std::vector<float> rows = rows_of(checkpoint_, planned.module, *options_.pool);
+      if (options_.parity)
+        as_peer(rows, layer);
+      else if (layer.weights.row_group > 1)
+        in_blocks(rows, planned, layer);
+      else
+        by_grid(rows, planned, layer);
+    } catch (Error& error) {
+      error.at(fmt::format("weight '{}' of {}", planned.module.weight, checkpoint_.path));
+      throw;
+    }
+    return layer;
+  }
+
+ private:
+  void as_peer(const std::vector<float>& rows, QuantizedLinear& layer) const {
+    const quant::CtFormat format = parity_format(layer.weights, layer.module);
+    quant::CtQuantized result =
+        quant::ct_quantize(format, rows.data(), layer.outs, layer.ins, layer.weights.group);
+    layer.codes = std::move(result.codes);
+    if (is_integer(layer.weights.codes)) {
+      if (!layer.weights.symmetric) layer.weights.codes = DType::kI4;  // zero points are signed there
+      for (std::uint8_t& code : layer.codes)
+        code = static_cast<std::uint8_t>(static_cast<std::int8_t>(code << 4) >> 4);
+    }
+    layer.zero_points = std::move(result.zero_points);
+    layer.global = result.global;
+    layer.global_divides = format == quant::CtFormat::kNvfp4;
+    layer.scales.resize(result.scales.size());
+    for (std::size_t i = 0; i < result.scales.size(); ++i) {
+      if (layer.weights.scales == DType::kBF16) {
+        layer.scales[i] = decode_bf16(result.scales[i]);
+        continue;
+      }
+      const auto byte = static_cast<std::uint8_t>(result.scales[i]);
+      format_info(layer.weights.scales).decode(&byte, &layer.scales[i], 1);
+    }
+  }
+
+  void in_blocks(const std::vector<float>& values, const Planned& planned, QuantizedLinear& layer) const {
+    const Blocks blocks{layer.outs, layer.ins, layer.weights.row_group, layer.weights.group};
+    const std::vector<float> rows = blocks.gather(values);
+    quant::GridFormat format;
+    format.codes = layer.weights.codes;
+    format.scales = layer.weights.scales;
+    const quant::RowShape shape =
+        quant::RowShape::whole(blocks.down() * blocks.across(), blocks.tall * blocks.wide);
+    quant::Grid grid = grid_of(format, shape, rows.data(), planned.search, 0);
+    std::vector<std::uint8_t> codes(rows.size());
+    quant::encode(format, shape, grid, rows.data(), codes.data(), *options_.pool);
+    set_codes(layer, grid, blocks.scatter(codes));
+  }
+
+  // The usual case: no more floats in memory than some rows.
+  void by_stored_rows(const Planned& planned, QuantizedLinear& layer) const {
+    const quant::GridFormat format = quant::grid_format(planned.weights);
+    const float global = format.scales == DType::kE4M3FN ? global_of(planned) : 0;
+    quant::StoredCodes stored = quant::quantize_stored(
+        format, checkpoint_.weights->get(planned.module.weight), planned.search, global, *options_.pool);
+    set_codes(layer, stored.grid, std::move(stored.codes));
+  }
+
+  void by_grid(const std::vector<float>& rows, const Planned& planned, QuantizedLinear& layer) const {
+    const quant::GridFormat format = quant::grid_format(planned.weights);
+    const bool whole = layer.weights.row_group == 0;
+    const quant::RowShape shape = whole ? quant::RowShape::whole(1, layer.outs * layer.ins)
+                                        : quant::RowShape::whole(layer.outs, layer.ins);
+    const float global = format.scales == DType::kE4M3FN ? global_of(planned) : 0;
+    const quant::Grid grid = grid_of(format, shape, rows.data(), planned.search, global);
+    std::vector<std::uint8_t> codes(rows.size());
+    quant::encode(format, shape, grid, rows.data(), codes.data(), *options_.pool);
+    set_codes(layer, grid, std::move(codes));
+  }
+
+  quant::Grid grid_of(const quant::GridFormat& format, const quant::RowShape& shape, const float* rows,
+                      bool search, float global) const {
+    if (search && format.group == 0 && format.symmetric && format.scales == DType::kF32) {
+      quant::Grid grid = quant::amax_grid(format, shape, rows, *options_.pool);
+      quant::search_rows(format, shape, rows, grid, *options_.pool);
+      return grid;
+    }
+    quant::GridSearch search_options;
+    search_options.search = search;
+    search_options.global = global;
+    return quant::choose_grid(format, shape, rows, search_options, *options_.pool);
+  }
+
+  // Of the largest magnitude of the weights that share it; one that both forms of the formula can hold.
+  float global_of(const Planned& planned) const {
+    if (planned.fused < 0) return global_from(amax_of(planned.module));
+    float& known = globals_[static_cast<std::size_t>(planned.fused)];
+    if (known != 0) return known;
+    float amax = 0;
+    for (const Planned& other : planned_)
+      if (other.fused == planned.fused) amax = std::max(amax, amax_of(other.module));
+    return known = global_from(amax);
+  }
+
+  float amax_of(const LinearModule& module) const {
+    return quant::stored_amax(checkpoint_.weights->get(module.weight), *options_.pool);
+  }
+  static float global_from(float amax) {
+    return amax > 0 && std::isfinite(amax) ? turnable_global(amax / kNvfp4Largest) : 1.0f;
+  }
+
+  const Checkpoint& checkpoint_;
+  StreamOptions options_;
+  QuantizedModel model_;
+  std::vector<Planned> planned_;
+  mutable std::vector<float> globals_;  // by Planned::fused; 0: not known yet
+};
+
+}  // namespace
+
+bool can_stream(const quant::Spec& spec) {
+  const auto fits = [](const std::string& method) {
+    return method == "rtn" || method == "search" || method == "auto";
+  };
+  const auto at_run_time = [](const quant::Format& f) { return !f.active() || f.dynamic; };
+  if (!fits(spec.method) || !at_run_time(spec.activations)) return false;
+  return std::all_of(spec.rules.begin(), spec.rules.end(), [&](const quant::Rule& rule) {
+    return (!rule.method || fits(*rule.method)) && (!rule.activations || at_run_time(*rule.activations));
+  });
+}
+
+DType float_type_of(const Checkpoint& checkpoint) {
+  // The type of most elements that are floats.
+  std::map<std::string, std::int64_t> elements;
+  for (const WeightStore::Entry& entry : checkpoint.weights->entries())
+    elements[entry.type] += element_count(entry.dims);
+  DType best = DType::kF32;
+  std::int64_t most = 0;
+  for (const auto& [type, count] : elements) {
+    DType dtype = DType::kUndefined;
+    if (!dtype_from_name(type, dtype) || !is_float(dtype) || bits(dtype) < 16 || count <= most) continue;
+    best = dtype;
+    most = count;
+  }
+  return best;
+}
+
+std::unique_ptr<QuantizedSource> stream_source(const Checkpoint& checkpoint, const quant::Spec& spec,
+                                               const StreamOptions& options, std::vector<LeftFloat>* left) {
+  return std::make_unique<StreamSource>(checkpoint, spec, options, left);
+}
+
+}  // namespace pare

@@ -1,0 +1,251 @@
+#include "recipes/quantize/solve_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <span>
+
+#include "engine/base/error.h"
+#include "engine/base/sha256.h"
+#include "quant/grid/clip_search.h"
+#include "quant/grid/grid_search.h"
+
+namespace pare {
+namespace {
+
+std::vector<std::vector<float>> dense(const Gram& gram) {
+  std::vector<std::vector<float>> all;
+  for (std::int64_t g = 0; g < gram.groups; ++g) all.push_back(gram.dense(g));
+  return all;
+}
+
+// AWQ's last step: per row the better of three grids, by the layer's loss.
+SolvedRows awq_rows(const quant::LayerProblem& problem, const SolveOptions& options, ThreadPool& pool) {
+  SolvedRows best;
+  double least = 0;
+  for (const char* way : {"search", "clip", "rtn"}) {
+    quant::LayerProblem one = problem;
+    quant::LayerOptions layer = options.layer;
+    layer.method = std::string(way) == "clip" ? "rtn" : way;
+    quant::Grid clipped;
+    if (std::string(way) == "clip") {
+      if (problem.gram == nullptr || problem.global != 0) continue;
+      clipped = quant::clip_grid(problem.format, problem.weight->shape, problem.weight->values.data(),
+                                 dense(*problem.gram), pool);
+      one.grid = &clipped;
+    }
+    quant::LayerSolution solution = quant::solve_layer(one, layer, pool);
+    best.record.tried.emplace_back(way, solution.relative_loss);
+    if (!best.codes.empty() && !(solution.loss < least)) continue;
+    least = solution.loss;
+    best.grid = std::move(solution.grid);
+    best.codes = std::move(solution.codes);
+    best.record.method = std::string("awq, ") + way;
+    best.record.loss = solution.relative_loss;
+    best.record.held_out_loss = solution.held_out_loss;
+  }
+  return best;
+}
+
+// Codes of a weight with one scale for the whole tensor: the scale stays, codes are solved row by row.
+SolvedRows solve_on_scale(const std::string& name, const quant::WeightSite& site, const Tensor& weight,
+                          const GramPair& grams, float scale, const std::string& method,
+                          const SolveOptions& options, ThreadPool& pool) {
+  const quant::WeightSite by_row = row_site(site);
+  const quant::WeightRows rows = quant::site_rows(weight, by_row);
+  quant::Grid grid;
+  grid.scales.assign(static_cast<std::size_t>(rows.shape.rows), scale);
+  quant::LayerProblem problem;
+  problem.name = name;
+  problem.weight = &rows;
+  problem.gram = &grams.fit;
+  if (!grams.held_out.empty()) problem.held_out = &grams.held_out;
+  problem.format = quant::grid_format(by_row.format);
+  problem.grid = &grid;
+  quant::LayerOptions layer = options.layer;
+  layer.method = method;
+  quant::LayerSolution solution = quant::solve_layer(problem, layer, pool);
+  SolvedRows solved;
+  solved.grid.scales = {scale};
+  // A tensor's one row is its memory.
+  const quant::WeightView view = quant::site_view(by_row, weight.dims());
+  solved.codes.resize(solution.codes.size());
+  std::size_t at = 0;
+  for (std::int64_t row = 0; row < rows.shape.rows; ++row)
+    for (std::int64_t tap = 0; tap < view.taps; ++tap)
+      for (std::int64_t in = 0; in < view.ins; ++in)
+        solved.codes[static_cast<std::size_t>(view.at(row, in, tap))] = solution.codes[at++];
+  solved.nearest = solution.method == "rtn" || solution.method == "search";
+  solved.record.method = solution.method;
+  solved.record.fallback = solution.fallback;
+  solved.record.loss = solution.relative_loss;
+  solved.record.held_out_loss = solution.held_out_loss;
+  for (const quant::LayerCandidate& one : solution.candidates)
+    solved.record.tried.emplace_back(one.method, one.loss);
+  return solved;
+}
+
+std::string layer_method(const std::string& method, bool searched, bool has_moments) {
+  if (method == "auto") return searched || !has_moments ? "search" : "auto";
+  if (method == "smoothquant" || method == "equalize" || method == "low_rank") return "search";
+  return method;
+}
+
+// One scale for the tensor has one row that holds it all, which no moments fit.
+bool is_whole(const quant::WeightSite& site) {
+  return site.format.granularity == quant::Granularity::kTensor;
+}
+
+// One matrix of moments whose columns are those of the rows, in their order.
+bool fits_rows(const GramPair* pair, const Tensor& weight) {
+  return pair != nullptr && !pair->fit.empty() && pair->fit.groups == 1 && weight.size() % pair->fit.n == 0;
+}
+
+// The global scale that fused layers share, by site; only two-level formats have one.
+std::map<std::size_t, float> shared_globals(const Graph& graph, const quant::Placement& placement,
+                                            ThreadPool& pool) {
+  std::map<std::size_t, float> globals;
+  for (const quant::FusedLayers& fused : placement.fused) {
+    const quant::WeightSite& first = placement.weights[fused.weights.front()];
+    const quant::GridFormat format = quant::grid_format(first.format);
+    if (format.scales != DType::kE4M3FN) continue;
+    std::vector<quant::WeightRows> rows;
+    for (const std::size_t i : fused.weights) {
+      const quant::WeightSite& site = placement.weights[i];
+      rows.push_back(quant::site_rows(subgraph_at(graph, site.path).value(site.value).constant, site));
+    }
+    std::vector<quant::GridSource> sources;
+    for (const quant::WeightRows& one : rows) {
+      quant::GridSource source;
+      source.shape = one.shape;
+      source.weight = one.values.data();
+      source.options.search = first.method != "rtn";
+      sources.push_back(source);
+    }
+    const float global = quant::choose_global(format, sources, pool);
+    for (const std::size_t i : fused.weights) globals[i] = global;
+  }
+  return globals;
+}
+
+// One layer, or those that share a scale.
+std::vector<quant::WeightPlan> solve_unit(const Graph& graph, const quant::Placement& unit,
+                                          const LayerGrams& grams, const SolveOptions& options,
+                                          ThreadPool& pool) {
+  const quant::WeightSite& first = unit.weights.front();
+  const std::string method = layer_method(first.method, options.searched, grams.find(first) != nullptr);
+  const bool simple = method == "rtn" || method == "search";
+  if ((simple && grams.find(first) == nullptr) || is_whole(first)) {
+    std::vector<quant::WeightPlan> plans =
+        quant::plan_weights(graph, unit, method == "rtn" ? "rtn" : "search", pool);
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      quant::WeightPlan& plan = plans[i];
+      const quant::WeightSite& site = unit.weights[i];
+      const GramPair* pair = grams.find(site);
+      if (const Tensor& weight = subgraph_at(graph, site.path).value(site.value).constant;
+          !simple && method != "awq" && fits_rows(pair, weight)) {
+        SolvedRows one = solve_on_scale(value_label(graph, site.path, site.value), site, weight, *pair,
+                                        *plan.scales.as<float>(), method, options, pool);
+        plan = quant::weight_plan(site, weight.dims(), quant::site_rows(weight, site), one.grid, one.codes,
+                                  pool);
+        plan.nearest = one.nearest;
+        plan.record = std::move(one.record);
+        continue;
+      }
+      plan.record.method = simple ? method : "search";
+      plan.record.held_out_loss = std::numeric_limits<double>::quiet_NaN();
+      if (!simple) plan.record.fallback = "one scale for the tensor, and no second moments of one matrix";
+    }
+    return plans;
+  }
+  const std::map<std::size_t, float> shared = shared_globals(graph, unit, pool);
+  std::vector<quant::WeightPlan> plans;
+  for (std::size_t i = 0; i < unit.weights.size(); ++i) {
+    const quant::WeightSite& site = unit.weights[i];
+    const std::string name = value_label(graph, site.path, site.value);
+    try {
+      const Tensor& weight = subgraph_at(graph, site.path).value(site.value).constant;
+      const quant::WeightRows rows = quant::site_rows(weight, site);
+      const auto global = shared.find(i);
+      SolvedRows one = solve_rows(name, site, rows, grams.find(site),
+                                  global == shared.end() ? 0.0f : global->second, options, pool);
+      quant::WeightPlan plan = quant::weight_plan(site, weight.dims(), rows, one.grid, one.codes, pool);
+      plan.nearest = one.nearest;
+      plan.record = std::move(one.record);
+      plans.push_back(std::move(plan));
+    } catch (Error& error) {
+      error.at(fmt::format("weight '{}'", name));
+      throw;
+    }
+  }
+  return plans;
+}
+
+// What a unit's codes depend on beside weights and formats.
+std::string describe(const quant::Placement& unit, const LayerGrams& grams, const SolveOptions& options) {
+  Sha256 hash;
+  bool any = false;
+  for (const quant::WeightSite& site : unit.weights)
+    if (const GramPair* pair = grams.find(site); pair != nullptr)
+      for (const Gram* gram : {&pair->fit, &pair->held_out}) {
+        any = true;
+        hash.update_number(gram->count);
+        hash.update(std::as_bytes(std::span<const double>(gram->sums)));
+      }
+  return fmt::format("{} {} {} {}", options.searched, options.layer.damp,
+                     static_cast<int>(options.layer.order), any ? hex(hash.finish()) : std::string());
+}
+
+}  // namespace
+
+quant::WeightSite row_site(quant::WeightSite site) {
+  if (site.format.granularity == quant::Granularity::kTensor)
+    site.format.granularity = quant::Granularity::kChannel;
+  return site;
+}
+
+bool wants_grams(const std::string& method) {
+  return method == "gptq" || method == "learned" || method == "awq" || method == "low_rank";
+}
+
+SolvedRows solve_rows(const std::string& name, const quant::WeightSite& site, const quant::WeightRows& rows,
+                      const GramPair* grams, float global, const SolveOptions& options, ThreadPool& pool) {
+  quant::LayerProblem problem;
+  problem.name = name;
+  problem.weight = &rows;
+  if (grams != nullptr && !is_whole(site)) {
+    problem.gram = &grams->fit;
+    if (!grams->held_out.empty()) problem.held_out = &grams->held_out;
+  }
+  problem.format = quant::grid_format(site.format);
+  problem.global = global;
+  SolvedRows solved;
+  if (site.method == "awq") {
+    solved = awq_rows(problem, options, pool);
+  } else {
+    quant::LayerOptions layer = options.layer;
+    layer.method = layer_method(site.method, options.searched, problem.gram != nullptr);
+    quant::LayerSolution solution = quant::solve_layer(problem, layer, pool);
+    solved.grid = std::move(solution.grid);
+    solved.codes = std::move(solution.codes);
+    solved.nearest = solution.method == "rtn" || solution.method == "search";
+    solved.record.method = solution.method;
+    solved.record.fallback = solution.fallback;
+    solved.record.loss = solution.relative_loss;
+    solved.record.held_out_loss = solution.held_out_loss;
+    for (const quant::LayerCandidate& one : solution.candidates)
+      solved.record.tried.emplace_back(one.method, one.loss);
+  }
+  return solved;
+}
+
+std::vector<quant::WeightPlan> solve_weights(const Graph& graph, const quant::Placement& placement,
+                                             const LayerGrams& grams, const SolveOptions& options,
+                                             LayerJournal* journal, Progress& progress, ThreadPool& pool) {
+  return plan_layers(
+      graph, placement, [&](const quant::Placement& unit) { return describe(unit, grams, options); }, journal,
+      progress, [&](const quant::Placement& unit) { return solve_unit(graph, unit, grams, options, pool); });
+}
+
+}  // namespace pare

@@ -1,0 +1,49 @@
+// Scales and codes of every weight of a placement, each by the method that its layer asks for.
+//
+//   rtn, search, gptq, learned   quant/rounding/layer.h
+//   awq                          the better of AWQ's clipped ranges (quant/grid/clip_search.h) and a searched
+//   grid smoothquant, equalize        a searched grid: what they are about was done before auto what has the
+//   least output error on held-out samples, where there are moments of
+//                                the layer's input; else a searched grid
+//
+// Weights that a runtime fuses share what it needs shared. Layers go through the journal, one unit at a time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "quant/plan.h"
+#include "quant/rounding/layer.h"
+#include "recipes/quantize/layer_grams.h"
+#include "recipes/quantize/layer_journal.h"
+
+namespace pare {
+
+struct SolveOptions {
+  bool searched = false;      // layers of method auto: a searched grid, whatever is known of their inputs
+  quant::LayerOptions layer;  // damp, order ...; its method is the site's
+};
+
+// By placement.weights. `journal` may be null.
+std::vector<quant::WeightPlan> solve_weights(const Graph& graph, const quant::Placement& placement,
+                                             const LayerGrams& grams, const SolveOptions& options,
+                                             LayerJournal* journal, Progress& progress, ThreadPool& pool);
+
+// One weight, given as rows (which may differ from the graph's: low-rank corrections). `global`: of fused
+// layers in a two-level format; 0: its own.
+struct SolvedRows {
+  quant::Grid grid;
+  std::vector<std::uint8_t> codes;
+  bool nearest = true;
+  quant::LayerRecord record;
+};
+SolvedRows solve_rows(const std::string& name, const quant::WeightSite& site, const quant::WeightRows& rows,
+                      const GramPair* grams, float global, const SolveOptions& options, ThreadPool& pool);
+
+// The site as it is solved: one scale for the whole tensor still has a row for each output.
+quant::WeightSite row_site(quant::WeightSite site);
+
+// Does a method need moments of the layers' inputs?
+bool wants_grams(const std::string& method);
+
+}  // namespace pare
