@@ -3,9 +3,11 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <set>
+#include <string_view>
 
 #include "engine/base/atomic_file.h"
 #include "engine/base/error.h"
@@ -15,11 +17,16 @@
 namespace pare {
 namespace {
 
-std::string program_folder() {
+// The folder of the program, or of the shared library that this code is in.
+std::string own_folder() {
   char path[4096];
   const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-  if (n <= 0) return ".";
-  const std::string text(path, static_cast<std::size_t>(n));
+  std::string text(path, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  Dl_info library;
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &library) != 0 && library.dli_fname != nullptr) {
+    const std::string_view name = library.dli_fname;
+    if (name.find(".so") != std::string_view::npos) text = name;
+  }
   const std::size_t slash = text.rfind('/');
   return slash == std::string::npos ? "." : text.substr(0, slash);
 }
@@ -27,9 +34,11 @@ std::string program_folder() {
 std::string module_path() {
   const char* given = std::getenv("PARE_CUDA_MODULE");
   if (given != nullptr) return given;
-  const std::string folder = program_folder();
-  for (const std::string& path : {folder + "/pare_cuda.so", folder + "/../lib/pare_cuda.so"})
+  const std::string folder = own_folder();
+  for (const char* place : {"", "/pare", "/../lib", "/../lib/pare", "/../lib/x86_64-linux-gnu/pare"}) {
+    std::string path = folder + place + "/pare_cuda.so";
     if (path_exists(path)) return path;
+  }
   return "";
 }
 
@@ -42,7 +51,7 @@ Opened open_module() {
   Opened opened;
   const std::string path = module_path();
   if (path.empty() || !path_exists(path)) {
-    opened.why_not = path.empty() ? "the GPU module pare_cuda.so is neither beside the program nor in ../lib"
+    opened.why_not = path.empty() ? "the GPU module pare_cuda.so is neither beside the program nor in ../lib or ../lib/pare"
                                   : "the GPU module '" + path + "' does not exist";
     return opened;
   }
