@@ -51,8 +51,10 @@ Opened open_module() {
   Opened opened;
   const std::string path = module_path();
   if (path.empty() || !path_exists(path)) {
-    opened.why_not = path.empty() ? "the GPU module pare_cuda.so is neither beside the program nor in ../lib or ../lib/pare"
-                                  : "the GPU module '" + path + "' does not exist";
+    opened.why_not =
+        path.empty()
+            ? "the GPU module pare_cuda.so is neither beside the program nor in ../lib or ../lib/pare"
+            : "the GPU module '" + path + "' does not exist";
     return opened;
   }
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -86,7 +86,7 @@ def is_code(path):
 
 
 def in_library(path):
-    return is_code(path) and path.split('/')[0] not in ('cli', 'tests')
+    return is_code(path) and path.split('/')[0] not in ('cli', 'examples', 'tests')
 
 
 def folder_of(path):
