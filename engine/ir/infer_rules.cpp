@@ -71,6 +71,24 @@ bool known_int(InferContext& ctx, int i, std::int64_t& out) {
   return true;
 }
 
+void need_one_or(InferContext& ctx, int i, std::initializer_list<Dim> also) {
+  if (!ctx.has_input(i) || !ctx.in_shape(i).concrete()) return;
+  const std::int64_t size = element_count(ctx.in_shape(i).sizes());
+  if (size == 1) return;
+  std::string wanted = "1";
+  for (const Dim& dim : also) {
+    if (!dim.known() || dim.value == size) return;
+    wanted += fmt::format(" or {}", dim.value);
+  }
+  ctx.bad(fmt::format("input {} has {} elements, needs {}", i, size, wanted));
+}
+
+void need_bias(InferContext& ctx, int i, const Dim& m) {
+  if (!ctx.has_input(i)) return;
+  need_rank(ctx, i, 1);
+  if (ctx.in_shape(i).ranked) unify(ctx, m, ctx.in_shape(i).dims[0], "output channels of weight and bias");
+}
+
 Shape sizes_input(InferContext& ctx, int i) {
   std::vector<SymInt> sizes;
   if (!ctx.in_ints(i, sizes)) return {};
@@ -246,6 +264,40 @@ Shape conv_transpose_shape(InferContext& ctx, const Shape& data, const Shape& we
     }
   }
   return out;
+}
+
+void check_scale(InferContext& ctx) {
+  const Shape& data = ctx.in_shape(0);
+  const Shape& scale = ctx.in_shape(1);
+  const std::int64_t block = ctx.node().attr("block_size", std::int64_t{0});
+  if (block < 0) ctx.bad(fmt::format("attribute block_size is {}", block));
+  if (ctx.has_input(2)) {
+    const Shape& zero = ctx.in_shape(2);
+    const auto single = [](const Shape& shape) {
+      return shape.rank() <= 1 && element_count(shape.sizes()) == 1;
+    };
+    if (scale.concrete() && zero.concrete() && scale.sizes() != zero.sizes() &&
+        !(single(scale) && single(zero)))
+      ctx.bad("the zero point has shape " + to_string(zero) + ", the scale " + to_string(scale));
+  }
+  if (!data.ranked || !scale.ranked) return;
+  const bool per_tensor =
+      scale.rank() == 0 || (scale.rank() == 1 && scale.dims[0].known() && scale.dims[0].value == 1);
+  if (block == 0 && per_tensor) return;
+  const int axis = checked_axis(ctx, ctx.node().attr("axis", std::int64_t{1}), data.rank());
+  const auto at = static_cast<std::size_t>(axis);
+  if (block == 0) {
+    if (scale.rank() != 1) ctx.bad("the scale " + to_string(scale) + " needs attribute block_size");
+    unify(ctx, data.dims[at], scale.dims[0], "size of the axis against number of scales");
+    return;
+  }
+  if (scale.rank() != data.rank())
+    ctx.bad("the blocked scale " + to_string(scale) + " needs the rank of the data " + to_string(data));
+  for (std::size_t i = 0; i < data.dims.size(); ++i) {
+    Dim want = data.dims[i];
+    if (i == at) want = want.known() ? Dim::of((want.value + block - 1) / block) : Dim{};
+    unify(ctx, want, scale.dims[i], "size of a blocked scale");
+  }
 }
 
 }  // namespace pare

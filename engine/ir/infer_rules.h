@@ -39,6 +39,10 @@ DType common_dtype(InferContext& ctx, int first, int last);
 void need_rank(InferContext& ctx, int i, int rank);  // ranked inputs must have it exactly
 void need_rank_at_least(InferContext& ctx, int i, int rank);
 
+// Input i, when it is there and its sizes are known, has one element or as many as one of `also` says (of
+// which an unknown one is any).
+void need_one_or(InferContext& ctx, int i, std::initializer_list<Dim> also = {});
+
 // The same size, or ctx.bad(what) when certainly not. The better known of the two comes back.
 Dim unify(InferContext& ctx, const Dim& a, const Dim& b, const char* what);
 
@@ -52,8 +56,15 @@ Shape conv_shape(InferContext& ctx, const Shape& data, const Shape& weight);
 // [n, c, spatial...] and weight [c, m / group, kernel...] give [n, m, spatial...]: stride * (in - 1) +
 // output_padding + extent - begin - end; auto_pad SAME: in * stride; output_shape as it is.
 Shape conv_transpose_shape(InferContext& ctx, const Shape& data, const Shape& weight);
+// Input i, when it is there, is [m], one element an output channel.
+void need_bias(InferContext& ctx, int i, const Dim& m);
 
 // Output size of a convolution or pool on one spatial axis, where the input's may be a symbol.
 Dim window_size(InferContext& ctx, const Window& window, int axis, const Dim& in);
+
+// Of QuantizeLinear, DequantizeLinear and pare.FakeQuant: the scale (input 1) is a scalar (or [1]), [size of
+// the axis], or, with block_size B, the data's shape with the axis ceil(n / B) long. The zero point (2) has
+// the scale's shape.
+void check_scale(InferContext& ctx);
 
 }  // namespace pare

@@ -34,17 +34,14 @@ void gemm(InferContext& ctx) {
 }
 
 void conv(InferContext& ctx) {
-  if (ctx.has_input(2) && ctx.in_shape(1).ranked) {
-    need_rank(ctx, 2, 1);
-    if (ctx.in_shape(2).ranked)
-      unify(ctx, ctx.in_shape(1).dims[0], ctx.in_shape(2).dims[0], "output channels of weight and bias");
-  }
+  if (ctx.in_shape(1).ranked) need_bias(ctx, 2, ctx.in_shape(1).dims[0]);
   ctx.set_out(0, common_dtype(ctx, 0, ctx.inputs()), conv_shape(ctx, ctx.in_shape(0), ctx.in_shape(1)));
 }
 
 void conv_transpose(InferContext& ctx) {
-  ctx.set_out(0, common_dtype(ctx, 0, ctx.inputs()),
-              conv_transpose_shape(ctx, ctx.in_shape(0), ctx.in_shape(1)));
+  const Shape out = conv_transpose_shape(ctx, ctx.in_shape(0), ctx.in_shape(1));
+  if (out.ranked) need_bias(ctx, 2, out.dims[1]);
+  ctx.set_out(0, common_dtype(ctx, 0, ctx.inputs()), out);
 }
 
 void pool(InferContext& ctx) {
@@ -150,7 +147,9 @@ void resize(InferContext& ctx) {
         if (known && sizes[i].known && sizes[i].value < 0) ctx.bad("a size is negative");
         dim = known ? sizes[i].dim() : Dim{};
       } else {
-        dim = numbers ? Dim::of(std::llround(ratio * static_cast<double>(dim.value))) : Dim{};
+        const double size = ratio * static_cast<double>(dim.value);
+        if (numbers && !(size >= 0 && size < 1e15)) ctx.bad("a size is negative or too large");
+        dim = numbers ? Dim::of(std::llround(size)) : Dim{};
       }
     }
   } else {
@@ -171,7 +170,23 @@ void resize(InferContext& ctx) {
       dim = Dim::of(static_cast<std::int64_t>(size));
     }
   }
+  for (std::size_t i = 0; i < out.dims.size(); ++i) {
+    const Dim &from = data.dims[i], &to = out.dims[i];
+    if (from.known() && from.value == 0 && to.known() && to.value > 0)
+      ctx.bad(fmt::format("axis {} has no elements to make {} of", i, to.value));
+  }
   ctx.set_out(0, type, out);
+}
+
+// [batch, heads, seq, size] or [batch, seq, heads * size] with num_heads.
+void rotary(InferContext& ctx) {
+  const Shape& x = ctx.in_shape(0);
+  if (x.ranked && x.rank() != 3 && x.rank() != 4) ctx.bad("needs rank 3 or 4, has " + to_string(x));
+  const std::int64_t heads = ctx.node().attr("num_heads", std::int64_t{0});
+  if (x.rank() == 3 &&
+      (heads < 0 || (x.dims[2].known() && x.dims[2].value % std::max<std::int64_t>(heads, 1) != 0)))
+    ctx.bad(fmt::format("a width of {} in {} heads", to_string(x.dims[2]), heads));
+  same_as_input(ctx);
 }
 
 // X [seq, batch, in] (layout 1: [batch, seq, in]), W [directions, gates * hidden, in].
@@ -327,7 +342,7 @@ constexpr OpSchema kSchemas[] = {
     {"", "RMSNormalization", 2, 2, 1, 1, layer_norm},
     {"", "RNN", 3, 6, 0, 2, recurrent},
     {"", "Resize", 1, 4, 1, 1, resize},
-    {"", "RotaryEmbedding", 3, 4, 1, 1, same},
+    {"", "RotaryEmbedding", 3, 4, 1, 1, rotary},
 };
 
 }  // namespace

@@ -115,13 +115,18 @@ void global_pool(InferContext& ctx) {
 
 void same(InferContext& ctx) { same_as_input(ctx); }
 
+void fake_quant(InferContext& ctx) {
+  check_scale(ctx);
+  same_as_input(ctx);
+}
+
 constexpr OpSchema kSchemas[] = {
     {"pare", "AveragePool", 1, 1, 1, 1, pool},
     {"pare", "Conv", 2, 4, 1, 1, conv},
     {"pare", "ConvTranspose", 2, 3, 1, 1, conv_transpose},
     {"pare", "CachedAttention", 6, 6, 1, 1, same},
     {"pare", "DecodeBlocks", 1, 1, 1, 1, decode_blocks},
-    {"pare", "FakeQuant", 2, 3, 1, 1, same},
+    {"pare", "FakeQuant", 2, 3, 1, 1, fake_quant},
     {"pare", "GlobalAveragePool", 1, 1, 1, 1, global_pool},
     {"pare", "MatMul", 2, 4, 1, 1, matmul},
     {"pare", "MaxPool", 1, 1, 1, 1, pool},

@@ -5,42 +5,6 @@
 namespace pare {
 namespace {
 
-// The scale is a scalar (or [1]), [size of the axis], or, with block_size B, the data's shape with the axis
-// ceil(n / B) long. The zero point has the scale's shape.
-void check_scale(InferContext& ctx) {
-  const Shape& data = ctx.in_shape(0);
-  const Shape& scale = ctx.in_shape(1);
-  const std::int64_t block = ctx.node().attr("block_size", std::int64_t{0});
-  if (block < 0) ctx.bad(fmt::format("attribute block_size is {}", block));
-  if (ctx.has_input(2)) {
-    const Shape& zero = ctx.in_shape(2);
-    const auto single = [](const Shape& shape) {
-      return shape.rank() <= 1 && element_count(shape.sizes()) == 1;
-    };
-    if (scale.concrete() && zero.concrete() && scale.sizes() != zero.sizes() &&
-        !(single(scale) && single(zero)))
-      ctx.bad("the zero point has shape " + to_string(zero) + ", the scale " + to_string(scale));
-  }
-  if (!data.ranked || !scale.ranked) return;
-  const bool per_tensor =
-      scale.rank() == 0 || (scale.rank() == 1 && scale.dims[0].known() && scale.dims[0].value == 1);
-  if (block == 0 && per_tensor) return;
-  const int axis = checked_axis(ctx, ctx.node().attr("axis", std::int64_t{1}), data.rank());
-  const auto at = static_cast<std::size_t>(axis);
-  if (block == 0) {
-    if (scale.rank() != 1) ctx.bad("the scale " + to_string(scale) + " needs attribute block_size");
-    unify(ctx, data.dims[at], scale.dims[0], "size of the axis against number of scales");
-    return;
-  }
-  if (scale.rank() != data.rank())
-    ctx.bad("the blocked scale " + to_string(scale) + " needs the rank of the data " + to_string(data));
-  for (std::size_t i = 0; i < data.dims.size(); ++i) {
-    Dim want = data.dims[i];
-    if (i == at) want = want.known() ? Dim::of((want.value + block - 1) / block) : Dim{};
-    unify(ctx, want, scale.dims[i], "size of a blocked scale");
-  }
-}
-
 void quantize(InferContext& ctx) {
   DType type = dtype_attr(ctx, "output_dtype", DType::kUndefined);
   const DType zero = ctx.in_dtype(2);  // undefined when there is none
@@ -70,20 +34,55 @@ void dynamic_quantize(InferContext& ctx) {
   ctx.set_out(2, DType::kU8, Shape(std::vector<Dim>{}));
 }
 
+// Scales and zero points of a factor or a product: one, one a line, or one a line of every matrix. Sizes that
+// are not known are not judged.
+void need_line_parameters(InferContext& ctx, std::initializer_list<int> which, const Dim& lines,
+                          const Shape& batch) {
+  Dim all = batch.ranked ? lines : Dim{};
+  for (const Dim& dim : batch.dims) all = product(all, dim);
+  for (const int i : which) need_one_or(ctx, i, {lines, all});
+}
+
+// Of the rows of input a and of y, and of the columns of input b.
+void need_matmul_parameters(InferContext& ctx, int a, int b, std::initializer_list<int> of_a,
+                            std::initializer_list<int> of_b, std::initializer_list<int> of_y) {
+  const Shape &left = ctx.in_shape(a), &right = ctx.in_shape(b);
+  if (!left.ranked || !right.ranked) return;
+  const auto stack = [](const Shape& s) {
+    return s.rank() < 2 ? Shape(std::vector<Dim>{})
+                        : Shape(std::vector<Dim>(s.dims.begin(), s.dims.end() - 2));
+  };
+  const Dim rows = left.rank() < 2 ? Dim::of(1) : left.dims[left.dims.size() - 2],
+            columns = right.rank() < 2 ? Dim::of(1) : right.dims.back();
+  need_line_parameters(ctx, of_a, rows, stack(left));
+  need_line_parameters(ctx, of_b, columns, stack(right));
+  need_line_parameters(ctx, of_y, rows, broadcast(ctx, stack(left), stack(right)));
+}
+
 void matmul_integer(InferContext& ctx) {
+  need_matmul_parameters(ctx, 0, 1, {2}, {3}, {});
   ctx.set_out(0, DType::kI32, matmul_shape(ctx, ctx.in_shape(0), ctx.in_shape(1)));
 }
 
 void qlinear_matmul(InferContext& ctx) {
+  need_matmul_parameters(ctx, 0, 3, {1, 2}, {4, 5}, {6, 7});
   ctx.set_out(0, ctx.in_dtype(7), matmul_shape(ctx, ctx.in_shape(0), ctx.in_shape(3)));
 }
 
 void conv_integer(InferContext& ctx) {
-  ctx.set_out(0, DType::kI32, conv_shape(ctx, ctx.in_shape(0), ctx.in_shape(1)));
+  const Shape y = conv_shape(ctx, ctx.in_shape(0), ctx.in_shape(1));
+  need_one_or(ctx, 2);
+  need_one_or(ctx, 3, {y.ranked ? y.dims[1] : Dim{}});
+  ctx.set_out(0, DType::kI32, y);
 }
 
 void qlinear_conv(InferContext& ctx) {
-  ctx.set_out(0, ctx.in_dtype(7), conv_shape(ctx, ctx.in_shape(0), ctx.in_shape(3)));
+  const Shape y = conv_shape(ctx, ctx.in_shape(0), ctx.in_shape(3));
+  const Dim channels = y.ranked ? y.dims[1] : Dim{};
+  for (const int i : {1, 2, 6, 7}) need_one_or(ctx, i);
+  for (const int i : {4, 5}) need_one_or(ctx, i, {channels});
+  need_bias(ctx, 8, channels);
+  ctx.set_out(0, ctx.in_dtype(7), y);
 }
 
 constexpr OpSchema kSchemas[] = {

@@ -65,11 +65,7 @@ bool range_count(InferContext& ctx, std::int64_t& count) {
 
 void range(InferContext& ctx) {
   const DType type = common_dtype(ctx, 0, 3);
-  for (int i = 0; i < 3; ++i) {
-    const Shape& shape = ctx.in_shape(i);
-    if (shape.concrete() && element_count(shape.sizes()) != 1)
-      ctx.bad(fmt::format("input {} has shape {}; start, limit and delta are scalars", i, to_string(shape)));
-  }
+  for (int i = 0; i < 3; ++i) need_one_or(ctx, i);
   std::int64_t count = 0;
   ctx.set_out(0, type, Shape({range_count(ctx, count) ? Dim::of(count) : Dim{}}));
 }
@@ -93,6 +89,9 @@ void constant(InferContext& ctx) {
 
 void one_hot(InferContext& ctx) {
   Shape shape = ctx.in_shape(0);
+  need_one_or(ctx, 1);
+  need_rank(ctx, 2, 1);
+  if (ctx.in_shape(2).ranked) unify(ctx, Dim::of(2), ctx.in_shape(2).dims[0], "values for off and on");
   double depth = 0;
   if (shape.ranked) {
     const int axis = checked_axis(ctx, ctx.node().attr("axis", std::int64_t{-1}), shape.rank() + 1);

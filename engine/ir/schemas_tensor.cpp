@@ -193,12 +193,20 @@ void gather_nd(InferContext& ctx) {
     if (batch < 0 || batch >= indices.rank() || last > data.rank() - batch)
       ctx.bad("indices " + to_string(indices) + " do not fit " + to_string(data));
     out = Shape(std::vector<Dim>(indices.dims.begin(), indices.dims.end() - 1));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(batch); ++i)
+      out.dims[i] = unify(ctx, data.dims[i], indices.dims[i], "batch axes of data and indices");
     out.dims.insert(out.dims.end(), data.dims.begin() + batch + last, data.dims.end());
   }
   ctx.set_out(0, ctx.in_dtype(0), out);
 }
 
 void same(InferContext& ctx) { same_as_input(ctx); }
+
+void trilu(InferContext& ctx) {
+  need_rank_at_least(ctx, 0, 2);
+  need_one_or(ctx, 1);
+  same_as_input(ctx);
+}
 
 void squeeze(InferContext& ctx) {
   Shape shape = ctx.in_shape(0);
@@ -372,7 +380,7 @@ constexpr OpSchema kSchemas[] = {
     {"", "Slice", 3, 5, 1, 1, slice},          {"", "SpaceToDepth", 1, 1, 1, 1, space_to_depth},
     {"", "Split", 1, 2, 1, -1, split},         {"", "Squeeze", 1, 2, 1, 1, squeeze},
     {"", "TensorScatter", 2, 3, 1, 1, same},   {"", "Tile", 2, 2, 1, 1, tile},
-    {"", "Transpose", 1, 1, 1, 1, transpose},  {"", "Trilu", 1, 2, 1, 1, same},
+    {"", "Transpose", 1, 1, 1, 1, transpose},  {"", "Trilu", 1, 2, 1, 1, trilu},
     {"", "Unsqueeze", 2, 2, 1, 1, unsqueeze},
 };
 

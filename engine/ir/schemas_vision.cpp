@@ -210,6 +210,7 @@ void stft(InferContext& ctx) {
 }
 
 void mel_weight_matrix(InferContext& ctx) {
+  for (int i = 0; i < 5; ++i) need_one_or(ctx, i);
   std::int64_t bins = 0, length = 0;
   const Dim columns = known_length(ctx, 0, bins) ? Dim::of(bins) : Dim{};
   const Dim rows = known_length(ctx, 1, length) ? Dim::of(length / 2 + 1) : Dim{};
