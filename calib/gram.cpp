@@ -6,7 +6,7 @@
 
 #include "calib/gram_simd.h"
 #include "engine/base/error.h"
-#include "engine/ops/gemm_f32.h"
+#include "engine/ops/matmul/gemm_f32.h"
 
 namespace pare {
 namespace {

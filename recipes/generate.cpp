@@ -11,7 +11,7 @@
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
 #include "engine/build/lower_cpu.h"
-#include "engine/ops/cached_attention.h"
+#include "engine/ops/sequence/cached_attention.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
 

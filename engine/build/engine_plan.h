@@ -18,7 +18,7 @@
 #include "engine/base/tensor.h"
 #include "engine/build/realized.h"
 #include "engine/ops/activation.h"
-#include "engine/ops/conv.h"
+#include "engine/ops/conv/conv.h"
 
 namespace pare {
 

@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/build/linear_chain.h"
-#include "engine/ops/qlinear.h"
+#include "engine/ops/integer/qlinear.h"
 #include "engine/run/evaluate.h"
 
 namespace pare::lowering {

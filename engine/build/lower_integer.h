@@ -8,7 +8,7 @@
 // are constant, w of a convolution is constant (as codes, or as float32 behind a QuantizeLinear), and no sum
 // can leave int32. A bias that is DequantizeLinear(int32) enters as the float32 that it stands for, as in the
 // float graph. A residual that is dequantized enters as codes. The integer graph and the fake-quantized
-// float graph differ by the rounding of float sums only; engine/ops/qfinish.h gives the bound.
+// float graph differ by the rounding of float sums only; engine/ops/integer/qfinish.h gives the bound.
 //
 // Everything else stays as it is and runs in float on fake-quantized values; the report says why.
 #pragma once

@@ -1,6 +1,6 @@
 // MatMul and Gemm whose weight is DequantizeLinear of constant codes become pare.WMatMul, which keeps the
-// codes: the sums are the same in every bit (engine/ops/wmatmul.h), the memory and what is read of it a
-// fraction.
+// codes: the sums are the same in every bit (engine/ops/matmul/wmatmul.h), the memory and what is read of it
+// a fraction.
 #include "engine/build/linear_chain.h"
 #include "engine/build/lowering.h"
 #include "engine/numeric/convert.h"

@@ -7,7 +7,7 @@
 #include "engine/build/lowering.h"
 #include "engine/ir/schema.h"
 #include "engine/numeric/convert.h"
-#include "engine/ops/qlinear.h"
+#include "engine/ops/integer/qlinear.h"
 
 namespace pare {
 namespace planning {

@@ -5,7 +5,7 @@
 #include "engine/base/error.h"
 #include "engine/build/planner.h"
 #include "engine/numeric/convert.h"
-#include "engine/ops/qlinear.h"
+#include "engine/ops/integer/qlinear.h"
 
 namespace pare::planning {
 namespace {

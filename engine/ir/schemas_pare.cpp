@@ -46,7 +46,7 @@ Shape product_shape(InferContext& ctx) {
 
 void matmul(InferContext& ctx) { ctx.set_out(0, ctx.in_dtype(0), product_shape(ctx)); }
 
-// Integer kernels (engine/ops/qlinear.h): y has the type of y_zero, input 8, or is float32.
+// Integer kernels (engine/ops/integer/qlinear.h): y has the type of y_zero, input 8, or is float32.
 DType quantized_type(InferContext& ctx) { return ctx.has_input(8) ? ctx.in_dtype(8) : DType::kF32; }
 
 void qconv(InferContext& ctx) {
@@ -56,13 +56,13 @@ void qconv(InferContext& ctx) {
 
 void qmatmul(InferContext& ctx) { ctx.set_out(0, quantized_type(ctx), product_shape(ctx)); }
 
-// Codes to codes (engine/ops/qcodes.h).
+// Codes to codes (engine/ops/integer/qcodes.h).
 void qadd(InferContext& ctx) { ctx.set_out(0, ctx.in_dtype(7), ctx.in_shape(0)); }
 void qlookup(InferContext& ctx) {
   ctx.set_out(0, dtype_attr(ctx, "y_dtype", ctx.in_dtype(0)), ctx.in_shape(0));
 }
 
-// Products with packed weights (engine/ops/wmatmul.h): only the last size changes.
+// Products with packed weights (engine/ops/matmul/wmatmul.h): only the last size changes.
 void wmatmul(InferContext& ctx) {
   need_rank_at_least(ctx, 0, 1);
   Shape out = ctx.in_shape(0);

@@ -1,7 +1,7 @@
 #include "engine/ops/register_linear.h"
 
+#include "engine/ops/matmul/wmatmul.h"
 #include "engine/ops/register_cpu.h"
-#include "engine/ops/wmatmul.h"
 
 namespace pare {
 

@@ -1,7 +1,7 @@
-#include "engine/ops/qcodes.h"
-#include "engine/ops/qconv.h"
-#include "engine/ops/qmatmul.h"
-#include "engine/ops/quantize_linear.h"
+#include "engine/ops/integer/qcodes.h"
+#include "engine/ops/integer/qconv.h"
+#include "engine/ops/integer/qmatmul.h"
+#include "engine/ops/integer/quantize_linear.h"
 #include "engine/ops/register_cpu.h"
 #include "engine/ops/registry.h"
 

@@ -26,7 +26,8 @@ struct SessionOptions {
   bool split_batch = true;
   // A Loop that goes on longer is stopped: its condition will not end it.
   std::int64_t max_iterations = 10'000'000;
-  std::uint64_t seed = 0;  // of random operators without a seed of their own (engine/ops/random.h)
+  std::uint64_t seed =
+      0;  // of random operators without a seed of their own (engine/ops/elementwise/random.h)
 };
 
 // What goes into a session, and comes out, where a model has sequences or optionals.

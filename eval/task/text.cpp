@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
-#include "engine/ops/token_rows.h"
+#include "engine/ops/sequence/token_rows.h"
 #include "eval/compare.h"
 
 namespace pare {

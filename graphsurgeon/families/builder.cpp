@@ -6,7 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/ir/schema.h"
 #include "engine/numeric/convert.h"
-#include "engine/ops/cached_attention.h"
+#include "engine/ops/sequence/cached_attention.h"
 
 namespace pare {
 namespace {

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "engine/base/tensor.h"
-#include "engine/ops/gemm_f32.h"
+#include "engine/ops/matmul/gemm_f32.h"
 #include "quant/grid/ladder_table.h"
 #include "quant/rounding/gptq_simd.h"
 #include "quant/rounding/linalg.h"

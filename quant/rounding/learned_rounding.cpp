@@ -9,7 +9,7 @@
 #include "engine/base/tensor.h"
 #include "engine/numeric/e4m3.h"
 #include "engine/numeric/table.h"
-#include "engine/ops/gemm_f32.h"
+#include "engine/ops/matmul/gemm_f32.h"
 #include "quant/grid/ladder_table.h"
 #include "quant/rounding/gptq.h"
 #include "quant/rounding/gptq_simd.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "engine/base/tensor.h"
-#include "engine/ops/gemm_f32.h"
+#include "engine/ops/matmul/gemm_f32.h"
 #include "quant/rounding/linalg.h"
 
 namespace pare::quant {

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <numeric>
 
-#include "engine/ops/gemm_f32.h"
+#include "engine/ops/matmul/gemm_f32.h"
 #include "quant/rounding/gptq.h"
 #include "quant/rounding/gptq_simd.h"
 #include "quant/rounding/learned_rounding.h"

@@ -14,7 +14,7 @@
 
 #include "engine/base/isa.h"
 #include "engine/build/lower_cpu.h"
-#include "engine/ops/cached_attention.h"
+#include "engine/ops/sequence/cached_attention.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
 #include "quant/plan.h"

@@ -50,6 +50,19 @@ MAY_INCLUDE = {
     'cli': BELOW_RECIPES + RECIPES + ['recipes'],
 }
 
+# Rooms inside of a folder: the rooms beside it that each may include; what lies in the folder itself, all may.
+ROOMS = {
+    'engine/ops/elementwise': [],
+    'engine/ops/movement': ['elementwise'],
+    'engine/ops/axis': ['elementwise'],
+    'engine/ops/images': ['movement', 'axis'],
+    'engine/ops/matmul': ['movement'],
+    'engine/ops/conv': ['matmul'],
+    'engine/ops/integer': [],
+    'engine/ops/sequence': ['elementwise', 'axis', 'matmul'],
+    'engine/ops/features': [],
+}
+
 # (what is included in <> or "", the files that may, why)
 FENCED = [
     (r'CLI/', ['cli/args.cpp', 'cli/app.cpp'], '4 s of compile time a file'),
@@ -134,6 +147,10 @@ def rule_include_direction(path, text, tree):
             findings.append((line, f'{own} may not include {target} ("{name}")'))
         elif own and name.startswith('tests/'):
             findings.append((line, f'{own} may not include tests ("{name}")'))
+        room, other = os.path.dirname(path), os.path.dirname(name)
+        if room != other and other in ROOMS and os.path.dirname(room) == os.path.dirname(other) and \
+                os.path.basename(other) not in ROOMS.get(room, []):
+            findings.append((line, f'{room} may not include {other} ("{name}")'))
     return findings
 
 
@@ -230,8 +247,12 @@ SELF_TEST = {
          ('eval/a.cpp', '#include "quant/b.h"\n', {'quant/b.h': ''}),
          ('datasets/a.h', '#include "graphsurgeon/b.h"\n', {'graphsurgeon/b.h': ''}),
          ('quant/a.cpp', '#include "b.h"\n', {'quant/b.h': ''}),
-         ('calib/a.cpp', '#include "tests/unit/b.h"\n', {'tests/unit/b.h': ''})],
-        [('engine/ops/a.cpp', '#include "engine/ir/b.h"\n#include <vector>\n', {'engine/ir/b.h': ''}),
+         ('calib/a.cpp', '#include "tests/unit/b.h"\n', {'tests/unit/b.h': ''}),
+         ('engine/ops/axis/a.cpp', '#include "engine/ops/conv/b.h"\n', {'engine/ops/conv/b.h': ''})],
+        [('engine/ops/conv/a.cpp', '#include "engine/ops/matmul/b.h"\n#include "engine/ops/c.h"\n',
+          {'engine/ops/matmul/b.h': '', 'engine/ops/c.h': ''}),
+         ('engine/ops/a.cpp', '#include "engine/ops/conv/b.h"\n', {'engine/ops/conv/b.h': ''}),
+         ('engine/ops/a.cpp', '#include "engine/ir/b.h"\n#include <vector>\n', {'engine/ir/b.h': ''}),
          ('tests/unit/a.cpp', '#include "quant/b.h"\n', {'quant/b.h': ''}),
          ('recipes/a.cpp', '#include "eval/b.h"\n', {'eval/b.h': ''})]),
     'fenced-header': (

@@ -9,7 +9,7 @@
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
 #include "engine/base/thread_pool.h"
-#include "engine/ops/cached_attention.h"
+#include "engine/ops/sequence/cached_attention.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
 #include "graphsurgeon/safetensors.h"

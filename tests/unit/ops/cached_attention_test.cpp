@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "engine/ops/cached_attention.h"
+#include "engine/ops/sequence/cached_attention.h"
 #include "tests/unit/ops/kernel_run.h"
 
 namespace pare {

@@ -1,6 +1,6 @@
 // Layout moves and channels-last pools against their references and against values worked out by hand; plain
 // Conv against pare.Conv's reference.
-#include "engine/ops/channels_last.h"
+#include "engine/ops/conv/channels_last.h"
 
 #include <gtest/gtest.h>
 

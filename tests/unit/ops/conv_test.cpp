@@ -1,12 +1,12 @@
 // pare.Conv: every kernel against the reference in double, and the same bits for every batch, slot, number
 // of threads and instruction class.
-#include "engine/ops/conv.h"
+#include "engine/ops/conv/conv.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "engine/ops/conv_winograd.h"
+#include "engine/ops/conv/conv_winograd.h"
 #include "tests/unit/ops/kernel_run.h"
 
 namespace pare {

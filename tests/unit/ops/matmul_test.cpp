@@ -2,7 +2,7 @@
 // batch, number of threads and instruction class.
 #include <gtest/gtest.h>
 
-#include "engine/ops/matmul.h"
+#include "engine/ops/matmul/matmul.h"
 #include "tests/unit/ops/kernel_run.h"
 
 namespace pare {

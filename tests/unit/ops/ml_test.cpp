@@ -1,5 +1,5 @@
 // ai.onnx.ml: ugly inputs and broken models. (Values: tests/golden/make_microsoft.py and ONNX's own tests.)
-#include "engine/ops/ml.h"
+#include "engine/ops/features/ml.h"
 
 #include "tests/unit/ops/op_case.h"
 

@@ -1,5 +1,5 @@
 // Elementwise work on codes: every kernel against the formula loops, bit for bit, in every instruction class.
-#include "engine/ops/qcodes.h"
+#include "engine/ops/integer/qcodes.h"
 
 #include "tests/unit/ops/quant_calls.h"
 

@@ -1,5 +1,5 @@
 // The finish of integer sums against the formula of qfinish.h written out, bit for bit in every class.
-#include "engine/ops/qfinish.h"
+#include "engine/ops/integer/qfinish.h"
 
 #include <bit>
 #include <cmath>

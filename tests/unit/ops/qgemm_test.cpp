@@ -1,5 +1,5 @@
 // The tiles of every instruction class against sums in int64, bit for bit: integers leave no tolerance.
-#include "engine/ops/qgemm.h"
+#include "engine/ops/integer/qgemm.h"
 
 #include "tests/unit/ops/quant_calls.h"
 

@@ -1,6 +1,6 @@
 // Every kernel of pare.QConv and pare.QMatMul against the reference loops, in every instruction class, bit
 // for bit: sums are exact and the finish is one formula.
-#include "engine/ops/qlinear.h"
+#include "engine/ops/integer/qlinear.h"
 
 #include "tests/unit/ops/quant_calls.h"
 

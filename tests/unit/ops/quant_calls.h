@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/base/isa.h"
-#include "engine/ops/qlinear.h"
+#include "engine/ops/integer/qlinear.h"
 #include "engine/ops/registry.h"
 
 namespace pare::test {

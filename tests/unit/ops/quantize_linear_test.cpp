@@ -1,6 +1,6 @@
 // The kernels of QuantizeLinear, DequantizeLinear and pare.FakeQuant against the formula loops, bit for bit,
 // in every instruction class; and FakeQuant against the two others.
-#include "engine/ops/quantize_linear.h"
+#include "engine/ops/integer/quantize_linear.h"
 
 #include <cmath>
 #include <limits>

@@ -1,6 +1,6 @@
 // Random operators: the same bits by the seed, shapes, and moments within bounds that follow from the number
 // of draws (5 standard deviations).
-#include "engine/ops/random.h"
+#include "engine/ops/elementwise/random.h"
 
 #include "tests/unit/ops/op_case.h"
 

@@ -1,11 +1,11 @@
 // Operators on strings. Values by hand, from the specification's words, or from Python's str where it says
 // so.
-#include "engine/ops/strings.h"
+#include "engine/ops/features/strings.h"
 
 #include <algorithm>
 
 #include "engine/base/unicode.h"
-#include "engine/ops/regex.h"
+#include "engine/ops/features/regex.h"
 #include "tests/unit/ops/op_case.h"
 
 namespace pare::testing {

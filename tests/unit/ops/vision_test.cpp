@@ -4,7 +4,7 @@
 #include <complex>
 #include <limits>
 
-#include "engine/ops/signal.h"
+#include "engine/ops/axis/signal.h"
 #include "tests/unit/ops/op_case.h"
 
 namespace pare::testing {

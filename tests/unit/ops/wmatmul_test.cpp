@@ -9,7 +9,7 @@
 #include "engine/numeric/convert.h"
 #include "engine/numeric/f16.h"
 #include "engine/numeric/ggml_codes.h"
-#include "engine/ops/wmatmul.h"
+#include "engine/ops/matmul/wmatmul.h"
 #include "tests/unit/ops/kernel_run.h"
 
 namespace pare {
