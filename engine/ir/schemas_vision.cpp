@@ -21,7 +21,9 @@ void grid_sample(InferContext& ctx) {
 void deform_conv(InferContext& ctx) {
   const std::int64_t group = ctx.node().attr("offset_group", std::int64_t{1});
   if (group < 1) ctx.bad(fmt::format("attribute offset_group is {}", group));
-  ctx.set_out(0, common_dtype(ctx, 0, ctx.inputs()), conv_shape(ctx, ctx.in_shape(0), ctx.in_shape(1)));
+  const Shape out = conv_shape(ctx, ctx.in_shape(0), ctx.in_shape(1));
+  if (out.ranked) need_bias(ctx, 3, out.dims[1]);
+  ctx.set_out(0, common_dtype(ctx, 0, ctx.inputs()), out);
 }
 
 void affine_grid(InferContext& ctx) {

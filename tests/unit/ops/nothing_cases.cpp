@@ -4,6 +4,8 @@ namespace pare::testing {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
+using Floats = std::vector<float>;
+using Words = std::vector<std::string>;
 
 Attribute number(std::int64_t v) { return v; }
 Attribute word(const char* text) { return std::string(text); }
@@ -292,6 +294,65 @@ std::vector<OpCase> nothing_cases() {
   add({"pare.FakeQuant",
        {x3, of({3}, {0.5F, 0.25F, 1}), zeros(DType::kI8, {3})},
        {{"axis", number(1)}, {"code_dtype", static_cast<std::int64_t>(DType::kI8)}}});
+  const auto ml = [&](const char* op, std::vector<Tensor> in, Attributes attrs, int outputs = 1) {
+    OpCase c{op, std::move(in), std::move(attrs), outputs};
+    c.domain = "ai.onnx.ml";
+    add(std::move(c));
+  };
+  const Tensor table = floats({3, 2});
+  ml("ArrayFeatureExtractor", {table, ints({1, 0, 1})}, {});
+  ml("Binarizer", {table}, {{"threshold", 0.5F}});
+  ml("CategoryMapper", {ints({2, 7})}, {{"cats_int64s", Ints{2, 3}}, {"cats_strings", Words{"a", "b"}}});
+  ml("FeatureVectorizer", {table, floats({3, 1})}, {{"inputdimensions", Ints{2, 1}}});
+  ml("Imputer", {table}, {{"imputed_value_floats", Floats{1, 2}}, {"replaced_value_float", 0.0F}});
+  ml("LabelEncoder", {floats({4})}, {{"keys_floats", Floats{1, 2}}, {"values_int64s", Ints{5, 6}}});
+  ml("LinearClassifier", {table},
+     {{"coefficients", Floats{1, 2, 3, 4, 5, 6}},
+      {"intercepts", Floats{1, 2, 3}},
+      {"classlabels_ints", Ints{7, 8, 9}}},
+     2);
+  ml("LinearRegressor", {table},
+     {{"coefficients", Floats{1, 2, 3, 4}}, {"intercepts", Floats{1, 2}}, {"targets", number(2)}});
+  ml("Normalizer", {table}, {{"norm", word("L2")}});
+  ml("OneHotEncoder", {ints({2, 7})}, {{"cats_int64s", Ints{2, 3}}, {"zeros", number(1)}});
+  ml("Scaler", {table}, {{"offset", Floats{1, 2}}, {"scale", Floats{3, 4}}});
+  const Attributes stump = {{"nodes_treeids", Ints{0, 0, 0}},
+                            {"nodes_nodeids", Ints{0, 1, 2}},
+                            {"nodes_featureids", Ints{1, 0, 0}},
+                            {"nodes_values", Floats{0, 0, 0}},
+                            {"nodes_modes", Words{"BRANCH_LEQ", "LEAF", "LEAF"}},
+                            {"nodes_truenodeids", Ints{1, 0, 0}},
+                            {"nodes_falsenodeids", Ints{2, 0, 0}},
+                            {"nodes_missing_value_tracks_true", Ints{1, 0, 0}}};
+  Attributes regressor = stump, classifier = stump;
+  for (auto& [key, value] : Attributes{{"target_treeids", Ints{0, 0}},
+                                       {"target_nodeids", Ints{1, 2}},
+                                       {"target_ids", Ints{0, 1}},
+                                       {"target_weights", Floats{-1, 2}},
+                                       {"base_values", Floats{1, 2}},
+                                       {"n_targets", number(2)}})
+    regressor[key] = value;
+  for (auto& [key, value] : Attributes{{"class_treeids", Ints{0, 0}},
+                                       {"class_nodeids", Ints{1, 2}},
+                                       {"class_ids", Ints{0, 1}},
+                                       {"class_weights", Floats{1, 2}},
+                                       {"classlabels_int64s", Ints{5, 6}}})
+    classifier[key] = value;
+  ml("TreeEnsembleRegressor", {table}, regressor);
+  ml("TreeEnsembleClassifier", {table}, classifier, 2);
+  ml("TreeEnsemble", {table},
+     {{"tree_roots", Ints{0}},
+      {"nodes_featureids", Ints{1}},
+      {"nodes_splits", of({1}, {0})},
+      {"nodes_modes", bytes({1})},
+      {"nodes_truenodeids", Ints{0}},
+      {"nodes_trueleafs", Ints{1}},
+      {"nodes_falsenodeids", Ints{1}},
+      {"nodes_falseleafs", Ints{1}},
+      {"leaf_targetids", Ints{0, 1}},
+      {"leaf_weights", of({2}, {1, 2})},
+      {"n_targets", number(2)}});
+
   for (OpCase& c : all) {
     if (c.op.rfind("pare.", 0) == 0) c.domain = "pare", c.op = c.op.substr(5);
     // What kernels compute is other tests' business: here a rough bound is enough.
