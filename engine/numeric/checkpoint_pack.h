@@ -32,11 +32,21 @@ std::vector<std::uint32_t> pack_rows(int bits, const std::uint8_t* codes, std::i
                                      std::int64_t cols);
 std::vector<std::uint8_t> unpack_rows(int bits, const std::uint32_t* words, std::int64_t rows,
                                       std::int64_t cols);
+// The same into and out of memory that is there already, without another copy. Before packing every code is
+// changed by `flip` (2^(bits - 1) turns numbers of two's complement into signed_to_code()), after unpacking
+// `less` is taken from it. Little-endian machines only, as is everything here.
+void pack_rows(int bits, const std::uint8_t* codes, std::int64_t rows, std::int64_t cols, std::uint32_t* to,
+               std::uint8_t flip = 0);
+void unpack_rows(int bits, const std::uint32_t* words, std::int64_t rows, std::int64_t cols,
+                 std::uint8_t* codes, int less = 0);
 // [rows, cols] codes -> [stream_words(rows), cols]: streams down the columns.
 std::vector<std::uint32_t> pack_columns(int bits, const std::uint8_t* codes, std::int64_t rows,
                                         std::int64_t cols);
 std::vector<std::uint8_t> unpack_columns(int bits, const std::uint32_t* words, std::int64_t rows,
                                          std::int64_t cols);
+
+// [rows, cols] bytes -> [cols, rows]; the ranges must not overlap.
+void transpose_bytes(const std::uint8_t* from, std::int64_t rows, std::int64_t cols, std::uint8_t* to);
 
 // [rows, cols] codes of 4 bits, cols a multiple of 8 -> [rows, cols / 8].
 std::vector<std::uint32_t> pack_awq(const std::uint8_t* codes, std::int64_t rows, std::int64_t cols);

@@ -26,7 +26,10 @@ std::string why_not_grouped(const LinearFormat& layer) {
 
 // [outs, ins] codes as [ins, outs].
 std::vector<std::uint8_t> codes_in_first(const QuantizedLinear& layer) {
-  return transposed(unsigned_codes(layer), layer.outs, layer.ins);
+  const std::vector<std::uint8_t> codes = unsigned_codes(layer);
+  std::vector<std::uint8_t> turned(codes.size());
+  transpose_bytes(codes.data(), layer.outs, layer.ins, turned.data());
+  return turned;
 }
 std::vector<std::uint8_t> zeros_groups_first(const QuantizedLinear& layer) {
   return transposed(zero_codes(layer), layer.outs, column_groups(layer));

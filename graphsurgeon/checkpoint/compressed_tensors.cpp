@@ -6,6 +6,7 @@
 #include "engine/base/json.h"
 #include "engine/numeric/checkpoint_pack.h"
 #include "graphsurgeon/checkpoint/layer_tensors.h"
+#include "graphsurgeon/checkpoint/turned_globals.h"
 
 namespace pare {
 namespace {
@@ -98,27 +99,27 @@ const char* ct_format(const LinearFormat& layer) {
 }
 
 std::vector<StoredTensor> ct_tensors(const QuantizedLinear& given) {
-  QuantizedLinear layer = given;
-  if (!turn_global(layer, true))
+  GlobalScales globals;
+  if (!turned_globals(given, true, globals))
     throw make_error(ErrorCode::kUnsupported, "no divisor gives the steps that the global scale {} gives",
-                     layer.global)
-        .at(fmt::format("layer '{}'", layer.module))
+                     given.global)
+        .at(fmt::format("layer '{}'", given.module))
         .hint("quantize for compressed_tensors: the global scale is then one that has a divisor");
+  const std::string format = ct_format(given);
+  QuantizedLinear as_signed;
+  const QuantizedLinear& layer = format == "int-quantized" ? signed_form(given, as_signed) : given;
   LayerTensors out(layer);
   const CodeFormat& w = layer.weights;
   const std::int64_t groups = column_groups(layer), rows = row_groups(layer);
-  const std::string format = ct_format(layer);
   const Dims scale_dims = w.row_group == 0 ? Dims{1} : Dims{rows, groups};
   if (format == "pack-quantized") {
-    out.add_words("weight_packed", {layer.outs, stream_words(layer.ins, w.bits)},
-                  [&] { return pack_rows(w.bits, unsigned_codes(layer).data(), layer.outs, layer.ins); });
+    out.add_stream("weight_packed");
     out.add_scales("weight_scale", scale_dims);
     out.add("weight_shape", DType::kI64, {2}, [&] { return Tensor::ints({layer.outs, layer.ins}); });
     if (!w.symmetric)
       out.add_words("weight_zero_point", {stream_words(rows, w.bits), groups},
                     [&] { return pack_columns(w.bits, zero_codes(layer).data(), rows, groups); });
   } else if (format == "int-quantized") {
-    to_signed(layer);
     out.add_codes("weight", DType::kI8);
     out.add_scales("weight_scale", scale_dims);
     if (!given.weights.symmetric)
@@ -133,14 +134,13 @@ std::vector<StoredTensor> ct_tensors(const QuantizedLinear& given) {
   } else {
     out.add_fp4("weight_packed");
     out.add_scales("weight_scale", {layer.outs, groups});
-    if (w.two_levels()) out.add_floats("weight_global_scale", {1}, {layer.global});
+    if (w.two_levels()) out.add_floats("weight_global_scale", {1}, {globals.weight});
   }
   if (layer.act_order)
     out.add("weight_g_idx", DType::kI32, {layer.ins},
             [&] { return Tensor::from<std::int32_t>(DType::kI32, {layer.ins}, layer.group_of); });
   if (layer.inputs.active() && !layer.inputs.dynamic) {
-    out.add_floats(layer.inputs.two_levels() ? "input_global_scale" : "input_scale", {1},
-                   {layer.input_scale});
+    out.add_floats(layer.inputs.two_levels() ? "input_global_scale" : "input_scale", {1}, {globals.input});
     if (!layer.inputs.symmetric)
       out.add("input_zero_point", DType::kI8, {1}, [&] {
         return Tensor::from<std::int8_t>(DType::kI8, {1}, {static_cast<std::int8_t>(layer.input_zero)});

@@ -35,6 +35,18 @@ void LayerTensors::add_codes(const char* suffix, DType dtype) {
       [&] { return Tensor::copy_of(dtype, dims, layer_.codes.data(), layer_.codes.size()); });
 }
 
+void LayerTensors::add_stream(const char* suffix) {
+  const int width = layer_.weights.bits;
+  const Dims dims = {layer_.outs, stream_words(layer_.ins, width)};
+  add(suffix, DType::kI32, dims, [&] {
+    Tensor words = Tensor::allocate(DType::kI32, dims);
+    const int middle = is_signed(layer_.weights.codes) ? 1 << (width - 1) : 0;
+    pack_rows(width, layer_.codes.data(), layer_.outs, layer_.ins, words.mut<std::uint32_t>(),
+              static_cast<std::uint8_t>(middle));
+    return words;
+  });
+}
+
 void LayerTensors::add_fp4(const char* suffix) {
   const Dims dims = {layer_.outs, layer_.ins / 2};
   add(suffix, DType::kU8, dims, [&] {
@@ -58,6 +70,13 @@ void LayerTensors::add_floats(const char* suffix, Dims dims, const std::vector<f
   add(suffix, DType::kF32, dims, [&] { return Tensor::from<float>(DType::kF32, dims, values); });
 }
 
+const QuantizedLinear& signed_form(const QuantizedLinear& given, QuantizedLinear& changed) {
+  if (is_signed(given.weights.codes)) return given;
+  changed = given;
+  to_signed(changed);
+  return changed;
+}
+
 std::vector<std::uint8_t> zero_codes(const QuantizedLinear& layer) {
   const int middle = 1 << (layer.weights.bits - 1), add = is_signed(layer.weights.codes) ? middle : 0;
   std::vector<std::uint8_t> zeros(layer.scales.size(), static_cast<std::uint8_t>(add));
@@ -68,9 +87,10 @@ std::vector<std::uint8_t> zero_codes(const QuantizedLinear& layer) {
 
 std::vector<std::uint8_t> unsigned_codes(const QuantizedLinear& layer) {
   if (!is_signed(layer.weights.codes)) return layer.codes;
+  const unsigned middle = 1u << (layer.weights.bits - 1), mask = 2 * middle - 1;
   std::vector<std::uint8_t> codes(layer.codes.size());
   for (std::size_t i = 0; i < codes.size(); ++i)
-    codes[i] = signed_to_code(static_cast<std::int8_t>(layer.codes[i]), layer.weights.bits);
+    codes[i] = static_cast<std::uint8_t>((layer.codes[i] ^ middle) & mask);
   return codes;
 }
 

@@ -2,6 +2,7 @@
 // their numbers.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,8 @@ class LayerTensors {
   // Scales in the type that they have (E8M0 as U8, which safetensors files use), in `dims`.
   void add_scales(const char* suffix, Dims dims, bool groups_first = false);
   void add_floats(const char* suffix, Dims dims, const std::vector<float>& values);
+  // Streams of `bits` a code along the rows, unsigned codes.
+  void add_stream(const char* suffix);
   // int32 words.
   template <typename Make>
   void add_words(const char* suffix, Dims dims, Make make) {
@@ -48,11 +51,17 @@ class LayerTensors {
 template <typename T>
 std::vector<T> transposed(const std::vector<T>& values, std::int64_t rows, std::int64_t cols) {
   std::vector<T> out(values.size());
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < cols; ++c)
-      out[static_cast<std::size_t>(c * rows + r)] = values[static_cast<std::size_t>(r * cols + c)];
+  constexpr std::int64_t kStep = 64;  // blocks that fit the cache
+  for (std::int64_t top = 0; top < rows; top += kStep)
+    for (std::int64_t left = 0; left < cols; left += kStep)
+      for (std::int64_t c = left; c < std::min(left + kStep, cols); ++c)
+        for (std::int64_t r = top; r < std::min(top + kStep, rows); ++r)
+          out[static_cast<std::size_t>(c * rows + r)] = values[static_cast<std::size_t>(r * cols + c)];
   return out;
 }
+
+// `given` itself where its codes are signed, else a copy that to_signed() changed.
+const QuantizedLinear& signed_form(const QuantizedLinear& given, QuantizedLinear& changed);
 
 // Zero points as unsigned codes: signed ones plus 2^(bits - 1).
 std::vector<std::uint8_t> zero_codes(const QuantizedLinear& layer);

@@ -6,6 +6,7 @@
 #include "engine/base/json.h"
 #include "engine/numeric/checkpoint_pack.h"
 #include "graphsurgeon/checkpoint/layer_tensors.h"
+#include "graphsurgeon/checkpoint/turned_globals.h"
 
 namespace pare {
 namespace {
@@ -135,18 +136,20 @@ std::string modelopt_why_not(const LinearFormat& layer) {
 }
 
 std::vector<StoredTensor> modelopt_tensors(const QuantizedLinear& given) {
-  QuantizedLinear layer = given;
-  if (!turn_global(layer, false))
+  GlobalScales globals;
+  if (!turned_globals(given, false, globals))
     throw make_error(ErrorCode::kUnsupported, "no factor gives the steps that the divisor {} gives",
-                     layer.global)
-        .at(fmt::format("layer '{}'", layer.module));
+                     given.global)
+        .at(fmt::format("layer '{}'", given.module));
+  QuantizedLinear as_signed;
+  const QuantizedLinear& layer = is_integer(given.weights.codes) ? signed_form(given, as_signed) : given;
   LayerTensors out(layer);
   const std::string algorithm = modelopt_algorithm(layer);
   const std::int64_t groups = column_groups(layer), rows = row_groups(layer);
   if (layer.weights.codes == DType::kE2M1) {
     out.add_fp4("weight");
     out.add_scales("weight_scale", {layer.outs, groups});
-    if (layer.weights.two_levels()) out.add_floats("weight_scale_2", {}, {layer.global});
+    if (layer.weights.two_levels()) out.add_floats("weight_scale_2", {}, {globals.weight});
   } else if (layer.weights.codes == DType::kE4M3FN) {
     out.add_codes("weight", DType::kE4M3FN);
     out.add_scales("weight_scale", algorithm == "FP8"         ? Dims{}
@@ -154,7 +157,6 @@ std::vector<StoredTensor> modelopt_tensors(const QuantizedLinear& given) {
                                    : algorithm == "MXFP8"     ? Dims{rows, groups}
                                                               : Dims{rows});
   } else if (layer.weights.bits == 4) {
-    to_signed(layer);
     const Dims dims = {layer.outs / 2, layer.ins};
     out.add("weight", DType::kU8, dims, [&] {
       return Tensor::from<std::uint8_t>(DType::kU8, dims,
@@ -162,12 +164,11 @@ std::vector<StoredTensor> modelopt_tensors(const QuantizedLinear& given) {
     });
     out.add_scales("weight_scale", {rows, groups});
   } else {
-    to_signed(layer);
     out.add_codes("weight", DType::kI8);
     out.add_scales("weight_scale", {rows});
   }
   if (layer.input_factors) out.add_floats("pre_quant_scale", {layer.ins}, layer.factors);
-  if (layer.inputs.active() && !layer.inputs.dynamic) out.add_floats("input_scale", {}, {layer.input_scale});
+  if (layer.inputs.active() && !layer.inputs.dynamic) out.add_floats("input_scale", {}, {globals.input});
   return out.take();
 }
 

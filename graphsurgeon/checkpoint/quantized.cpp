@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "engine/base/error.h"
-#include "engine/numeric/table.h"
+#include "engine/numeric/convert.h"
+#include "graphsurgeon/checkpoint/linear_codes_simd.h"
+#include "graphsurgeon/checkpoint/turned_globals.h"
 
 namespace pare {
 namespace {
@@ -22,27 +24,10 @@ DType signed_type(DType codes) {
   return codes == DType::kU8 ? DType::kI8 : codes == DType::kU4 ? DType::kI4 : DType::kI2;
 }
 
-// What each byte stands for, before the zero point.
-std::array<float, 256> code_values(const CodeFormat& format) {
-  std::array<float, 256> values;
-  if (is_integer(format.codes)) {
-    for (int i = 0; i < 256; ++i)
-      values[static_cast<std::size_t>(i)] =
-          is_signed(format.codes) ? static_cast<float>(static_cast<std::int8_t>(i)) : static_cast<float>(i);
-    return values;
-  }
-  std::array<std::uint8_t, 256> codes;
-  for (std::size_t i = 0; i < 256; ++i)
-    codes[i] = static_cast<std::uint8_t>(format.codes == DType::kE2M1 ? i & 15 : i);
-  if (format.codes == DType::kE4M3FN) {
-    format_info(format.codes).decode(codes.data(), values.data(), 256);
-  } else {  // E2M1 is packed in pairs
-    std::array<std::uint8_t, 128> packed;
-    for (std::size_t i = 0; i < 128; ++i)
-      packed[i] = static_cast<std::uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
-    format_info(format.codes).decode(packed.data(), values.data(), 256);
-  }
-  return values;
+LinearCodes codes_of(DType codes) {
+  if (codes == DType::kE4M3FN) return LinearCodes::kE4M3;
+  if (codes == DType::kE2M1) return LinearCodes::kE2M1;
+  return is_signed(codes) ? LinearCodes::kSigned : LinearCodes::kUnsigned;
 }
 
 float step_of(const QuantizedLinear& layer, float scale) {
@@ -93,10 +78,11 @@ void check_linear(const QuantizedLinear& layer) {
     const int bits = layer.weights.bits;
     if (bits < 2 || bits > 8) bad(fmt::format("integers of {} bits", bits));
     const int low = is_signed(layer.weights.codes) ? -(1 << (bits - 1)) : 0, high = low + (1 << bits) - 1;
-    for (const std::uint8_t byte : layer.codes) {
-      const int code = low < 0 ? static_cast<std::int8_t>(byte) : byte;
-      if (code < low || code > high) bad(fmt::format("the code {} is outside of {} bits", code, bits));
-    }
+    int least = 0, largest = 0;
+    PARE_SIMD_PICK(linear_code_range)
+    (layer.codes.data(), static_cast<std::int64_t>(layer.codes.size()), low < 0, &least, &largest);
+    if (least < low || largest > high)
+      bad(fmt::format("the code {} is outside of {} bits", least < low ? least : largest, bits));
     for (const std::int32_t zero : layer.zero_points)
       if (zero < low || zero > high) bad(fmt::format("the zero point {} is outside of {} bits", zero, bits));
   }
@@ -111,24 +97,30 @@ void check_linear(const QuantizedLinear& layer) {
 }
 
 void dequantize_linear(const QuantizedLinear& layer, std::int64_t begin, std::int64_t end, float* to) {
-  const std::array<float, 256> values = code_values(layer.weights);
   const std::int64_t groups = column_groups(layer);
   const std::int64_t width = layer.weights.group > 0 ? layer.weights.group : layer.ins;
   const std::int64_t tall = layer.weights.row_group > 0 ? layer.weights.row_group : layer.outs;
-  std::vector<float> steps(static_cast<std::size_t>(groups)), zeros(static_cast<std::size_t>(groups), 0.0f);
+  const LinearCodes type = codes_of(layer.weights.codes);
+  const auto values = PARE_SIMD_PICK(linear_values);
+  std::vector<float> steps(static_cast<std::size_t>(groups)), zeros;
+  if (!layer.zero_points.empty()) zeros.resize(steps.size());
+  // Groups in another order: a row of whole numbers first, then each by the group of its column.
+  const bool ordered = layer.group_of.empty();
+  const float one = 1;
   for (std::int64_t row = begin; row < end; ++row) {
-    const std::int64_t at = row / tall * groups;
-    for (std::int64_t g = 0; g < groups; ++g) {
-      const auto i = static_cast<std::size_t>(at + g), j = static_cast<std::size_t>(g);
-      steps[j] = step_of(layer, layer.scales[i]);
-      if (!layer.zero_points.empty()) zeros[j] = static_cast<float>(layer.zero_points[i]);
-    }
+    const auto at = static_cast<std::size_t>(row / tall * groups);
+    for (std::size_t g = 0; g < steps.size(); ++g) steps[g] = step_of(layer, layer.scales[at + g]);
+    for (std::size_t g = 0; g < zeros.size(); ++g) zeros[g] = static_cast<float>(layer.zero_points[at + g]);
     const std::uint8_t* code = layer.codes.data() + row * layer.ins;
     float* out = to + (row - begin) * layer.ins;
+    if (ordered) {
+      values(type, code, layer.ins, width, steps.data(), zeros.empty() ? nullptr : zeros.data(), out);
+      continue;
+    }
+    values(type, code, layer.ins, layer.ins, &one, nullptr, out);
     for (std::int64_t c = 0; c < layer.ins; ++c) {
-      const auto g = static_cast<std::size_t>(
-          layer.group_of.empty() ? c / width : layer.group_of[static_cast<std::size_t>(c)]);
-      out[c] = (values[code[c]] - zeros[g]) * steps[g];
+      const auto g = static_cast<std::size_t>(layer.group_of[static_cast<std::size_t>(c)]);
+      out[c] = (out[c] - (zeros.empty() ? 0.0f : zeros[g])) * steps[g];
     }
   }
 }
@@ -177,20 +169,46 @@ float turned(float global, bool divides, const std::vector<float>& scales) {
   return 0;
 }
 
+// The scales without repetition: E4M3 numbers, of which there are few. (Others, that no file holds, all
+// count.)
+std::vector<float> distinct_levels(const std::vector<float>& scales) {
+  std::array<bool, 256> seen{};
+  std::array<std::uint8_t, 4096> codes;
+  std::array<float, 4096> back;
+  std::vector<float> distinct;
+  for (std::size_t i = 0; i < scales.size(); i += codes.size()) {
+    const std::size_t n = std::min(codes.size(), scales.size() - i);
+    encode(DType::kE4M3FN, scales.data() + i, codes.data(), static_cast<std::int64_t>(n));
+    decode(DType::kE4M3FN, codes.data(), back.data(), static_cast<std::int64_t>(n));
+    for (std::size_t k = 0; k < n; ++k) {
+      const bool exact = back[k] == scales[i + k];
+      if (exact && seen[codes[k]]) continue;
+      if (exact) seen[codes[k]] = true;
+      distinct.push_back(scales[i + k]);
+    }
+  }
+  return distinct;
+}
+
 }  // namespace
 
-bool turn_global(QuantizedLinear& layer, bool divides) {
+bool turned_globals(const QuantizedLinear& layer, bool divides, GlobalScales& out) {
+  out = {layer.global, layer.input_scale};
   if (!layer.weights.two_levels() || layer.global_divides == divides) return true;
   if (!layer.scales.empty()) {
-    std::vector<float> distinct = layer.scales;
-    std::sort(distinct.begin(), distinct.end());
-    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-    const float global = turned(layer.global, divides, distinct);
-    if (global == 0) return false;
-    layer.global = global;
+    out.weight = turned(layer.global, divides, distinct_levels(layer.scales));
+    if (out.weight == 0) return false;
   }
-  layer.global_divides = divides;
-  if (layer.inputs.two_levels() && layer.input_scale != 0) layer.input_scale = 1 / layer.input_scale;
+  if (layer.inputs.two_levels() && layer.input_scale != 0) out.input = 1 / layer.input_scale;
+  return true;
+}
+
+bool turn_global(QuantizedLinear& layer, bool divides) {
+  GlobalScales turned;
+  if (!turned_globals(layer, divides, turned)) return false;
+  layer.global = turned.weight;
+  layer.input_scale = turned.input;
+  if (layer.weights.two_levels()) layer.global_divides = divides;
   return true;
 }
 

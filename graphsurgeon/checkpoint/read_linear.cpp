@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/numeric/checkpoint_pack.h"
 #include "engine/numeric/convert.h"
+#include "engine/numeric/pack.h"
 
 namespace pare {
 namespace {
@@ -215,11 +216,7 @@ void take_bytes(QuantizedLinear& layer, const Tensor& tensor) {
 // E2M1, the even column in the low nibble.
 void take_nibbles(QuantizedLinear& layer, const Tensor& tensor) {
   layer.codes.resize(static_cast<std::size_t>(layer.outs * layer.ins));
-  const auto* bytes = tensor.as<std::uint8_t>();
-  for (std::int64_t i = 0; i < tensor.size(); ++i) {
-    layer.codes[static_cast<std::size_t>(2 * i)] = bytes[i] & 15;
-    layer.codes[static_cast<std::size_t>(2 * i + 1)] = static_cast<std::uint8_t>(bytes[i] >> 4);
-  }
+  unpack_codes(4, tensor.data(), layer.codes.data(), 2 * tensor.size());
 }
 
 void take_float_scales(QuantizedLinear& layer, const Parts& parts, const char* part,
@@ -345,8 +342,9 @@ void read_packed_integers(QuantizedLinear& layer, const Parts& parts, const Quan
     zeros = parts.need("weight_zero_point", DType::kI32, {stream_words(rows, args.bits), groups});
   if (parts.has("weight_g_idx")) take_group_index(layer, parts, "weight_g_idx");
   if (!numbers) return;
-  layer.codes = unpack_rows(args.bits, words.as<std::uint32_t>(), layer.outs, layer.ins);
-  for (std::uint8_t& code : layer.codes) code = static_cast<std::uint8_t>(code_to_signed(code, args.bits));
+  layer.codes.resize(static_cast<std::size_t>(layer.outs * layer.ins));
+  unpack_rows(args.bits, words.as<std::uint32_t>(), layer.outs, layer.ins, layer.codes.data(),
+              1 << (args.bits - 1));
   if (args.symmetric) return;
   for (const std::uint8_t code : unpack_columns(args.bits, zeros.as<std::uint32_t>(), rows, groups))
     layer.zero_points.push_back(code_to_signed(code, args.bits));
@@ -383,13 +381,7 @@ void read_compressed_tensors(QuantizedLinear& layer, const Parts& parts, const Q
 // [ins, outs] -> [outs, ins]
 void take_turned(QuantizedLinear& layer, const std::vector<std::uint8_t>& codes) {
   layer.codes.resize(codes.size());
-  constexpr std::int64_t kStep = 64;  // blocks that fit the cache
-  for (std::int64_t c = 0; c < layer.ins; c += kStep)
-    for (std::int64_t r = 0; r < layer.outs; r += kStep)
-      for (std::int64_t i = c; i < std::min(c + kStep, layer.ins); ++i)
-        for (std::int64_t j = r; j < std::min(r + kStep, layer.outs); ++j)
-          layer.codes[static_cast<std::size_t>(j * layer.ins + i)] =
-              codes[static_cast<std::size_t>(i * layer.outs + j)];
+  transpose_bytes(codes.data(), layer.ins, layer.outs, layer.codes.data());
 }
 
 // Scales and zero points [groups, outs] -> [outs, groups].

@@ -9,6 +9,7 @@
 #include "engine/base/json.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
+#include "graphsurgeon/checkpoint/linear_codes_simd.h"
 #include "graphsurgeon/checkpoint/safetensors_write.h"
 
 namespace pare {
@@ -217,20 +218,16 @@ bool natural_less(const std::string& a, const std::string& b) {
 
 std::uint64_t hash_of_values(const QuantizedLinear& layer) {
   constexpr std::uint64_t kPrime = 0x9E3779B97F4A7C15u;
-  constexpr std::int64_t kRows = 16;
-  std::vector<float> rows(static_cast<std::size_t>(kRows * layer.ins));
-  std::uint64_t lanes[4] = {1, 2, 3, 4};
-  for (std::int64_t begin = 0; begin < layer.outs; begin += kRows) {
-    const std::int64_t end = std::min(begin + kRows, layer.outs);
-    dequantize_linear(layer, begin, end, rows.data());
-    const auto count = static_cast<std::size_t>((end - begin) * layer.ins);
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto bits = std::bit_cast<std::uint32_t>(rows[i] + 0.0f);  // -0 becomes 0
-      lanes[i % 4] = std::rotl((lanes[i % 4] ^ bits) * kPrime, 29);
-    }
+  const auto mix = PARE_SIMD_PICK(linear_hash);
+  std::vector<float> values(static_cast<std::size_t>(layer.ins));
+  std::uint32_t lanes[kHashLanes];
+  for (int lane = 0; lane < kHashLanes; ++lane) lanes[lane] = static_cast<std::uint32_t>(lane);
+  for (std::int64_t row = 0; row < layer.outs; ++row) {
+    dequantize_linear(layer, row, row + 1, values.data());
+    mix(values.data(), layer.ins, lanes);
   }
   std::uint64_t hash = 0;
-  for (const std::uint64_t lane : lanes) hash = std::rotl((hash ^ lane) * kPrime, 31);
+  for (const std::uint32_t lane : lanes) hash = std::rotl((hash ^ lane) * kPrime, 31);
   return hash;
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/bf16.h"
+#include "engine/numeric/convert.h"
 #include "engine/numeric/e4m3.h"
 #include "engine/numeric/e8m0.h"
 #include "engine/numeric/f16.h"
@@ -123,8 +124,10 @@ float round_scale(const GridFormat& format, double scale, float global) {
 
 std::vector<float> written_scales(const GridFormat& format, const Grid& grid) {
   std::vector<float> written = grid.scales;
-  if (format.scales == DType::kE4M3FN)
-    for (float& scale : written) scale = decode_e4m3(encode_e4m3(scale / grid.global));
+  if (format.scales == DType::kE4M3FN) {
+    for (float& scale : written) scale /= grid.global;
+    round_through(DType::kE4M3FN, written.data(), written.data(), static_cast<std::int64_t>(written.size()));
+  }
   return written;
 }
 
@@ -137,11 +140,18 @@ Grid amax_grid(const GridFormat& format, const RowShape& shape, const float* wei
 void encode(const GridFormat& format, const RowShape& shape, const Grid& grid, const float* weight,
             std::uint8_t* codes, ThreadPool& pool) {
   const Codec codec(format, grid);
-  const auto kernel = PARE_SIMD_PICK(grid_encode);
+  const auto kernel = PARE_SIMD_PICK(grid_encode_groups);
+  const std::int64_t groups = groups_of(format, shape);
+  const std::int64_t segment = format.group == 0 ? shape.cols : shape.segment;
+  const std::int64_t width = format.group == 0 ? shape.cols : format.group;
+  if (segment == 0) return;
+  const std::int64_t in_segment = (segment + width - 1) / width;
   pool.parallel_for(shape.rows, 1, [&](std::int64_t begin, std::int64_t end) {
-    for_groups(format, shape, begin, end, [&](std::int64_t g, std::int64_t at, std::int64_t n) {
-      kernel(codec.type, codec.step(g), weight + at, n, codes + at);
-    });
+    for (std::int64_t row = begin; row < end; ++row)
+      for (std::int64_t c = 0, g = row * groups; c < shape.cols; c += segment, g += in_segment)
+        kernel(codec.type, codec.common, grid.scales.data() + g,
+               grid.zero_points.empty() ? nullptr : grid.zero_points.data() + g,
+               weight + row * shape.cols + c, segment, width, codes + row * shape.cols + c);
   });
 }
 

@@ -57,17 +57,13 @@ PARE_INLINE void encode_floats(const float* w, float scale, std::int64_t n, std:
   for (; i < n; ++i) codes[i] = scalar(w[i] / scale);
 }
 
-}  // namespace
-
-void grid_encode(GridCodes type, const GridStep& step, const float* __restrict w, std::int64_t n,
-                 std::uint8_t* __restrict codes) {
-  const float s = step.scale;
+PARE_INLINE void encode_group(GridCodes type, const GridStep& step, float s, std::int32_t zero,
+                              const float* __restrict w, std::int64_t n, std::uint8_t* __restrict codes) {
   switch (type) {
     case GridCodes::kSigned:
     case GridCodes::kUnsigned: {
-      const auto low = static_cast<float>(step.low - step.zero),
-                 high = static_cast<float>(step.high - step.zero);
-      const std::int32_t zero = step.zero, mask = step.mask;
+      const auto low = static_cast<float>(step.low - zero), high = static_cast<float>(step.high - zero);
+      const std::int32_t mask = step.mask;
       return for_each(
           n, [=](std::int64_t i) __attribute__((always_inline)) {
             codes[i] = static_cast<std::uint8_t>((round_clamped(w[i] / s, low, high) + zero) & mask);
@@ -79,6 +75,41 @@ void grid_encode(GridCodes type, const GridStep& step, const float* __restrict w
       return encode_floats<2, 15>(w, s, n, codes, 0x7B, 0x7E, 7, [](float q) { return encode_e5m2(q); });
     case GridCodes::kE2M1:
       return encode_floats<1, 1>(w, s, n, codes, 7, 7, 3, [](float q) { return encode_e2m1(q); });
+  }
+}
+
+template <GridCodes kType>
+void encode_groups(const GridStep& step, const float* scales, const std::int32_t* zeros, const float* w,
+                   std::int64_t n, std::int64_t width, std::uint8_t* codes) {
+  for (std::int64_t c = 0, g = 0; c < n; c += width, ++g) {
+    const std::int32_t zero = zeros == nullptr ? step.zero : zeros[g];
+    const std::int64_t count = n - c < width ? n - c : width;
+    if (count == 16)  // known here, so that no loop is left
+      encode_group(kType, step, scales[g], zero, w + c, 16, codes + c);
+    else
+      encode_group(kType, step, scales[g], zero, w + c, count, codes + c);
+  }
+}
+
+}  // namespace
+
+void grid_encode(GridCodes type, const GridStep& step, const float* w, std::int64_t n, std::uint8_t* codes) {
+  grid_encode_groups(type, step, &step.scale, nullptr, w, n, n, codes);
+}
+
+void grid_encode_groups(GridCodes type, const GridStep& step, const float* scales, const std::int32_t* zeros,
+                        const float* w, std::int64_t n, std::int64_t width, std::uint8_t* codes) {
+  switch (type) {
+    case GridCodes::kSigned:
+      return encode_groups<GridCodes::kSigned>(step, scales, zeros, w, n, width, codes);
+    case GridCodes::kUnsigned:
+      return encode_groups<GridCodes::kUnsigned>(step, scales, zeros, w, n, width, codes);
+    case GridCodes::kE4M3:
+      return encode_groups<GridCodes::kE4M3>(step, scales, zeros, w, n, width, codes);
+    case GridCodes::kE5M2:
+      return encode_groups<GridCodes::kE5M2>(step, scales, zeros, w, n, width, codes);
+    case GridCodes::kE2M1:
+      return encode_groups<GridCodes::kE2M1>(step, scales, zeros, w, n, width, codes);
   }
 }
 

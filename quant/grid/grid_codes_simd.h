@@ -19,6 +19,11 @@ struct GridStep {
 // codes[n], one a byte, from w / step.scale. Integers: NaN gives the zero point.
 PARE_SIMD_DECLARE(void grid_encode(GridCodes type, const GridStep& step, const float* w, std::int64_t n,
                                    std::uint8_t* codes))
+// The same for groups of `width` neighbours, the last one perhaps short: group g has scales[g] and, unless
+// `zeros` is nullptr, zeros[g]; of `step` only the rest counts.
+PARE_SIMD_DECLARE(void grid_encode_groups(GridCodes type, const GridStep& step, const float* scales,
+                                          const std::int32_t* zeros, const float* w, std::int64_t n,
+                                          std::int64_t width, std::uint8_t* codes))
 // values[n] = (code - zero) * scale. Integers only; bits beyond those of a code are ignored.
 PARE_SIMD_DECLARE(void grid_decode(GridCodes type, const GridStep& step, const std::uint8_t* codes,
                                    std::int64_t n, float* values))

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "engine/base/error.h"
+#include "engine/numeric/convert.h"
 #include "engine/numeric/e4m3.h"
 #include "engine/numeric/table.h"
 
@@ -107,9 +108,12 @@ LaneChoice LaneSearch::amax(const float* low, const float* high) const {
     ones[l] = 1;
   }
   if (format_.scales == DType::kE4M3FN) {
+    float levels[kLanes];
+    for (int l = 0; l < kLanes; ++l)
+      levels[l] = static_cast<float>(std::clamp(scales[l] / static_cast<double>(global_), 0x1p-9, 448.0));
+    round_through(DType::kE4M3FN, levels, levels, kLanes);
     for (int l = 0; l < kLanes; ++l) {
-      const double wanted = std::clamp(scales[l] / static_cast<double>(global_), 0x1p-9, 448.0);
-      const float scale = level(encode_e4m3(static_cast<float>(wanted)));
+      const float scale = levels[l] * global_;
       choice.scale[l] = largest[l] == 0 || !is_normal(scale) ? global_ : scale;
     }
   } else if (format_.scales == DType::kE8M0) {

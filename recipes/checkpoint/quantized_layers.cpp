@@ -105,7 +105,8 @@ LinearFormat linear_format(const LinearModule& module, const quant::Format& weig
   return layer;
 }
 
-void set_codes(QuantizedLinear& layer, const quant::Grid& grid, std::vector<std::uint8_t> codes) {
+void set_codes(QuantizedLinear& layer, const quant::Grid& grid, std::vector<std::uint8_t> codes,
+               bool numbers) {
   quant::GridFormat format;
   format.codes = layer.weights.codes;
   format.scales = layer.weights.scales;
@@ -114,7 +115,7 @@ void set_codes(QuantizedLinear& layer, const quant::Grid& grid, std::vector<std:
   layer.global = grid.global;
   layer.global_divides = false;
   layer.codes = std::move(codes);
-  extend_signs(layer.weights, layer.codes);
+  if (!numbers) extend_signs(layer.weights, layer.codes);
 }
 
 void set_codes(QuantizedLinear& layer, const quant::WeightSite& site, const quant::WeightPlan& plan) {

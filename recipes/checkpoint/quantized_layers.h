@@ -26,8 +26,10 @@ quant::Spec fit_to_dialect(Dialect dialect, DType model, quant::Spec spec);
 LinearFormat linear_format(const LinearModule& module, const quant::Format& weights,
                            const quant::Format& inputs);
 
-// From a grid over rows [outs, ins], and codes in their order, one a byte (grid.h).
-void set_codes(QuantizedLinear& layer, const quant::Grid& grid, std::vector<std::uint8_t> codes);
+// From a grid over rows [outs, ins], and codes in their order, one a byte (grid.h); `numbers`: signed
+// integers fill the byte already.
+void set_codes(QuantizedLinear& layer, const quant::Grid& grid, std::vector<std::uint8_t> codes,
+               bool numbers = false);
 // From what a plan has for a weight of a graph: [ins, outs] or [outs, ins] by the site's axes.
 void set_codes(QuantizedLinear& layer, const quant::WeightSite& site, const quant::WeightPlan& plan);
 

@@ -10,8 +10,6 @@
 #include "engine/numeric/convert.h"
 #include "engine/numeric/table.h"
 #include "quant/grid/ct_arithmetic.h"
-#include "quant/grid/grid_search.h"
-#include "quant/grid/search_rows.h"
 #include "quant/grid/stored_rows.h"
 #include "quant/placement/rules.h"
 #include "recipes/checkpoint/quantized_layers.h"
@@ -58,38 +56,6 @@ quant::CtFormat parity_format(const CodeFormat& w, const std::string& module) {
       .at(fmt::format("layer '{}'", module))
       .hint("W4A16, W4A16_ASYM, FP8_DYNAMIC, NVFP4A16 and MXFP4A16 of bfloat16 models have it");
 }
-
-// 128x128 blocks as rows: block (R, C) is row R * column blocks + C, short blocks filled with zeros.
-struct Blocks {
-  std::int64_t outs, ins, tall, wide;
-  std::int64_t down() const { return (outs + tall - 1) / tall; }
-  std::int64_t across() const { return (ins + wide - 1) / wide; }
-
-  template <typename T>
-  std::vector<T> gather(const std::vector<T>& values) const {
-    std::vector<T> out(static_cast<std::size_t>(down() * across() * tall * wide), T{});
-    each([&](std::int64_t place, std::int64_t in_block) {
-      out[static_cast<std::size_t>(in_block)] = values[static_cast<std::size_t>(place)];
-    });
-    return out;
-  }
-  template <typename T>
-  std::vector<T> scatter(const std::vector<T>& values) const {
-    std::vector<T> out(static_cast<std::size_t>(outs * ins));
-    each([&](std::int64_t place, std::int64_t in_block) {
-      out[static_cast<std::size_t>(place)] = values[static_cast<std::size_t>(in_block)];
-    });
-    return out;
-  }
-
- private:
-  template <typename Visit>
-  void each(Visit visit) const {
-    for (std::int64_t r = 0; r < outs; ++r)
-      for (std::int64_t c = 0; c < ins; ++c)
-        visit(r * ins + c, ((r / tall * across() + c / wide) * tall + r % tall) * wide + c % wide);
-  }
-};
 
 class StreamSource final : public QuantizedSource {
  public:
@@ -153,17 +119,10 @@ class StreamSource final : public QuantizedSource {
     QuantizedLinear layer;
     static_cast<LinearFormat&>(layer) = model_.layers[index];
     try {
-      if (!options_.parity && layer.weights.row_group == 1 && !planned.module.in_first) {
-        by_stored_rows(planned, layer);
-        return layer;
-      }
-      std::vector<float> rows = rows_of(checkpoint_, planned.module, *options_.pool);
       if (options_.parity)
-        as_peer(rows, layer);
-      else if (layer.weights.row_group > 1)
-        in_blocks(rows, planned, layer);
+        as_peer(rows_of(checkpoint_, planned.module, *options_.pool), layer);
       else
-        by_grid(rows, planned, layer);
+        by_stored(planned, layer);
     } catch (Error& error) {
       error.at(fmt::format("weight '{}' of {}", planned.module.weight, checkpoint_.path));
       throw;
@@ -196,52 +155,26 @@ class StreamSource final : public QuantizedSource {
     }
   }
 
-  void in_blocks(const std::vector<float>& values, const Planned& planned, QuantizedLinear& layer) const {
-    const Blocks blocks{layer.outs, layer.ins, layer.weights.row_group, layer.weights.group};
-    const std::vector<float> rows = blocks.gather(values);
-    quant::GridFormat format;
-    format.codes = layer.weights.codes;
-    format.scales = layer.weights.scales;
-    const quant::RowShape shape =
-        quant::RowShape::whole(blocks.down() * blocks.across(), blocks.tall * blocks.wide);
-    quant::Grid grid = grid_of(format, shape, rows.data(), planned.search, 0);
-    std::vector<std::uint8_t> codes(rows.size());
-    quant::encode(format, shape, grid, rows.data(), codes.data(), *options_.pool);
-    set_codes(layer, grid, blocks.scatter(codes));
-  }
-
-  // The usual case: no more floats in memory than some rows.
-  void by_stored_rows(const Planned& planned, QuantizedLinear& layer) const {
-    const quant::GridFormat format = quant::grid_format(planned.weights);
-    const float global = format.scales == DType::kE4M3FN ? global_of(planned) : 0;
-    quant::StoredCodes stored = quant::quantize_stored(
-        format, checkpoint_.weights->get(planned.module.weight), planned.search, global, *options_.pool);
-    set_codes(layer, stored.grid, std::move(stored.codes));
-  }
-
-  void by_grid(const std::vector<float>& rows, const Planned& planned, QuantizedLinear& layer) const {
-    const quant::GridFormat format = quant::grid_format(planned.weights);
-    const bool whole = layer.weights.row_group == 0;
-    const quant::RowShape shape = whole ? quant::RowShape::whole(1, layer.outs * layer.ins)
-                                        : quant::RowShape::whole(layer.outs, layer.ins);
-    const float global = format.scales == DType::kE4M3FN ? global_of(planned) : 0;
-    const quant::Grid grid = grid_of(format, shape, rows.data(), planned.search, global);
-    std::vector<std::uint8_t> codes(rows.size());
-    quant::encode(format, shape, grid, rows.data(), codes.data(), *options_.pool);
-    set_codes(layer, grid, std::move(codes));
-  }
-
-  quant::Grid grid_of(const quant::GridFormat& format, const quant::RowShape& shape, const float* rows,
-                      bool search, float global) const {
-    if (search && format.group == 0 && format.symmetric && format.scales == DType::kF32) {
-      quant::Grid grid = quant::amax_grid(format, shape, rows, *options_.pool);
-      quant::search_rows(format, shape, rows, grid, *options_.pool);
-      return grid;
+  // No more floats in memory than some rows, but for weights that are stored [in, out].
+  void by_stored(const Planned& planned, QuantizedLinear& layer) const {
+    const LinearModule& module = planned.module;
+    Tensor weight = checkpoint_.weights->get(module.weight);
+    if (module.in_first)
+      weight =
+          Tensor::from(DType::kF32, {layer.outs, layer.ins}, rows_of(checkpoint_, module, *options_.pool));
+    quant::GridFormat format = quant::grid_format(planned.weights);
+    quant::StoredCodes stored;
+    if (layer.weights.row_group > 1) {
+      format.group = 0;
+      stored = quant::quantize_stored_blocks(format, weight, layer.weights.row_group, layer.weights.group,
+                                             planned.search, *options_.pool);
+    } else if (layer.weights.row_group == 0) {
+      stored = quant::quantize_stored_tensor(format, weight, planned.search, *options_.pool);
+    } else {
+      const float global = format.scales == DType::kE4M3FN ? global_of(planned) : 0;
+      stored = quant::quantize_stored(format, weight, planned.search, global, *options_.pool);
     }
-    quant::GridSearch search_options;
-    search_options.search = search;
-    search_options.global = global;
-    return quant::choose_grid(format, shape, rows, search_options, *options_.pool);
+    set_codes(layer, stored.grid, std::move(stored.codes), true);
   }
 
   // Of the largest magnitude of the weights that share it; one that both forms of the formula can hold.

@@ -10,10 +10,13 @@
 
 #include "engine/base/atomic_file.h"
 #include "engine/base/error.h"
+#include "engine/base/isa.h"
 #include "engine/base/json.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
 #include "engine/numeric/bf16.h"
+#include "engine/numeric/e2m1.h"
+#include "engine/numeric/e4m3.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
 #include "graphsurgeon/checkpoint/linear_modules.h"
 #include "graphsurgeon/checkpoint/write_quantized.h"
@@ -252,6 +255,64 @@ TEST(QuantizedFiles, ValuesFollowTheHeader) {
   layer.group_of[0] = 0;
   layer.scales[1] = NAN;
   EXPECT_THROW(check_linear(layer), Error);
+}
+
+// Rows of every length around the vectors' own, all codes, short groups; in every instruction class the
+// number that the header's formula gives, and the same hash. A single other value is another hash.
+TEST(QuantizedFiles, ValuesAndHashesInEveryClass) {
+  const Isa best = best_isa();
+  std::mt19937 random(3);
+  for (const DType type : {DType::kI8, DType::kU8, DType::kE4M3FN, DType::kE2M1})
+    for (const std::int64_t ins : {1, 15, 16, 17, 31, 32, 33, 70, 256})
+      for (const std::int64_t group : {0, 16, 24}) {
+        SCOPED_TRACE(std::string(name(type)) + " " + std::to_string(ins) + " " + std::to_string(group));
+        QuantizedLinear layer = integers(9, ins, 8, group, type, DType::kF32);
+        layer.weights.symmetric = type != DType::kU8;
+        if (type == DType::kU8) layer.zero_points.assign(layer.scales.size(), 0);
+        for (std::uint8_t& code : layer.codes)
+          code = static_cast<std::uint8_t>(type == DType::kE2M1 ? random() % 16 : random() % 256);
+        for (std::uint8_t& code : layer.codes)
+          if (type == DType::kE4M3FN && (code & 0x7F) == 0x7F) code = 0x80;  // NaN
+        for (float& scale : layer.scales) scale = std::ldexp(static_cast<float>(1 + random() % 1000), -12);
+        for (std::int32_t& zero : layer.zero_points) zero = static_cast<std::int32_t>(random() % 256);
+        std::vector<float> wanted;
+        const std::int64_t groups = column_groups(layer);
+        for (std::int64_t r = 0; r < layer.outs; ++r)
+          for (std::int64_t c = 0; c < ins; ++c) {
+            const auto g = static_cast<std::size_t>(r * groups + (group == 0 ? 0 : c / group));
+            const std::uint8_t code = layer.codes[static_cast<std::size_t>(r * ins + c)];
+            const float value = type == DType::kI8 ? static_cast<float>(static_cast<std::int8_t>(code))
+                                : type == DType::kU8
+                                    ? static_cast<float>(code) - static_cast<float>(layer.zero_points[g])
+                                : type == DType::kE4M3FN ? decode_e4m3(code)
+                                                         : decode_e2m1(code);
+            wanted.push_back(value * layer.scales[g]);
+          }
+        std::uint64_t hash = 0;
+        for (const Isa one : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+          if (one > best) continue;
+          set_isa(one);
+          std::vector<float> got(wanted.size());
+          dequantize_linear(layer, got.data());
+          EXPECT_EQ(std::memcmp(got.data(), wanted.data(), 4 * got.size()), 0) << name(one);
+          if (hash == 0) hash = hash_of_values(layer);
+          EXPECT_EQ(hash_of_values(layer), hash) << name(one);
+          QuantizedLinear other = layer;
+          const std::size_t at = random() % other.codes.size();
+          other.codes[at] = static_cast<std::uint8_t>(other.codes[at] ^ 1);
+          std::vector<float> changed(wanted.size());
+          dequantize_linear(other, changed.data());
+          EXPECT_EQ(hash_of_values(other) != hash, changed[at] != got[at]) << at;  // -0 is 0
+          if (type == DType::kI8 || type == DType::kU8) {
+            check_linear(layer);
+            other.weights.bits = 7;  // some code is beyond
+            if (other.codes.size() > 200) {
+              EXPECT_THROW(check_linear(other), Error);
+            }
+          }
+          set_isa(best);
+        }
+      }
 }
 
 // --- folders

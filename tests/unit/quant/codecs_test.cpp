@@ -76,6 +76,59 @@ TEST(Codecs, CompressedTensorsRows) {
   EXPECT_EQ(bytes, flat<std::uint8_t>(fp4["packed_u8"]));
 }
 
+// Every width, rows that end anywhere in a word, and pieces longer than the packer's own: bit `i` of code c
+// of a row is bit (c bits + i) of its stream.
+TEST(Codecs, StreamsOfAnyLength) {
+  std::uint32_t state = 1;
+  for (int bits = 2; bits <= 8; ++bits)
+    for (const std::int64_t cols : {1, 2, 3, 7, 8, 9, 16, 23, 24, 31, 33, 64, 100, 4095, 4097, 9000}) {
+      SCOPED_TRACE(std::to_string(bits) + " bits, " + std::to_string(cols));
+      const std::int64_t rows = 3, words = stream_words(cols, bits);
+      std::vector<std::uint8_t> codes(static_cast<std::size_t>(rows * cols));
+      for (std::uint8_t& code : codes)
+        code = static_cast<std::uint8_t>((state = state * 1664525 + 1013904223) >> 24);
+      const auto mask = static_cast<std::uint8_t>((1 << bits) - 1),
+                 middle = static_cast<std::uint8_t>(1 << (bits - 1));
+      std::vector<std::uint32_t> down(static_cast<std::size_t>(stream_words(rows, bits) * cols)),
+          wanted(static_cast<std::size_t>(rows * words)), flipped = wanted;
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t c = 0; c < cols; ++c)
+          for (int i = 0; i < bits; ++i) {
+            const unsigned code = codes[static_cast<std::size_t>(r * cols + c)];
+            const std::int64_t along = c * bits + i, below = r * bits + i;
+            wanted[static_cast<std::size_t>(r * words + along / 32)] |= (code >> i & 1) << (along % 32);
+            flipped[static_cast<std::size_t>(r * words + along / 32)] |= ((code ^ middle) >> i & 1)
+                                                                         << (along % 32);
+            down[static_cast<std::size_t>(below / 32 * cols + c)] |= (code >> i & 1) << (below % 32);
+          }
+      EXPECT_EQ(pack_rows(bits, codes.data(), rows, cols), wanted);
+      EXPECT_EQ(pack_columns(bits, codes.data(), rows, cols), down);
+      std::vector<std::uint32_t> got(wanted.size(), 0xDEADBEEF);
+      pack_rows(bits, codes.data(), rows, cols, got.data(), middle);
+      EXPECT_EQ(got, flipped);
+      for (std::uint8_t& code : codes) code &= mask;
+      EXPECT_EQ(unpack_rows(bits, wanted.data(), rows, cols), codes);
+      EXPECT_EQ(unpack_columns(bits, down.data(), rows, cols), codes);
+      std::vector<std::uint8_t> less(codes.size());
+      unpack_rows(bits, wanted.data(), rows, cols, less.data(), middle);
+      for (std::size_t i = 0; i < less.size(); ++i)
+        ASSERT_EQ(less[i], static_cast<std::uint8_t>(codes[i] - middle));
+    }
+}
+
+TEST(Codecs, TransposedBytes) {
+  for (const std::int64_t rows : {1, 15, 16, 17, 64, 80, 130})
+    for (const std::int64_t cols : {1, 16, 31, 48, 100}) {
+      std::vector<std::uint8_t> from(static_cast<std::size_t>(rows * cols)), to(from.size(), 0xEE);
+      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(i * 7 + i / 256);
+      transpose_bytes(from.data(), rows, cols, to.data());
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t c = 0; c < cols; ++c)
+          ASSERT_EQ(to[static_cast<std::size_t>(c * rows + r)], from[static_cast<std::size_t>(r * cols + c)])
+              << rows << "x" << cols << " at " << r << "," << c;
+    }
+}
+
 TEST(Codecs, AwqAndGptq) {
   const Json all = golden("awq_gptq_golden.json");
   const Json& awq = all["awq_gemm"];

@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/isa.h"
+#include "engine/numeric/bf16.h"
 #include "engine/numeric/convert.h"
 #include "engine/numeric/table.h"
 #include "quant/grid/grid_search.h"
@@ -166,6 +167,15 @@ TEST(WeightRows, ThereAndBack) {
   EXPECT_EQ(std::vector<float>(back.as<float>(), back.as<float>() + 48), values);
 }
 
+// Codes in the low bits of bytes -> signed ones as int8.
+std::vector<std::uint8_t> as_numbers(const GridFormat& format, std::vector<std::uint8_t> codes) {
+  const FormatInfo& info = format_info(format.codes);
+  for (std::uint8_t& code : codes)
+    if (info.is_integer() && info.is_signed && (code >> (info.bits - 1) & 1) != 0)
+      code = static_cast<std::uint8_t>(code - (1 << info.bits));
+  return codes;
+}
+
 // Rows by rows as they are stored: the bits of the whole in float32, for any threads. 300 columns and 700
 // rows are several slices, the last one short.
 TEST(StoredRows, AreTheBitsOfTheWhole) {
@@ -203,7 +213,7 @@ TEST(StoredRows, AreTheBitsOfTheWhole) {
         encode(format, shape, wanted, values.data(), codes.data(), one);
         for (ThreadPool* pool : {&one, &two}) {
           const StoredCodes got = quantize_stored(format, stored, search, global, *pool);
-          EXPECT_EQ(got.codes, codes);
+          EXPECT_EQ(got.codes, as_numbers(format, codes));
           EXPECT_EQ(got.grid.scales, wanted.scales);
           EXPECT_EQ(got.grid.zero_points, wanted.zero_points);
           EXPECT_EQ(got.grid.global, wanted.global);
@@ -215,6 +225,77 @@ TEST(StoredRows, AreTheBitsOfTheWhole) {
     EXPECT_THROW(stored_amax(stored, one), Error);
     EXPECT_THROW(quantize_stored(formats_of_interest()[0], stored, false, 0, two), Error);
   }
+}
+
+// One scale for all, and one for every block of 64x96 (the last ones short), against the rows that the header
+// names: all values as one row; the values of a block as a row, zeros where it ends early.
+TEST(StoredRows, TensorsAndBlocks) {
+  ThreadPool one(1), two(2);
+  const std::int64_t outs = 300, ins = 200, tall = 64, wide = 96, down = 5, across = 3;
+  const std::vector<float> w = weights(outs * ins);
+  Tensor stored = Tensor::allocate(DType::kBF16, {outs, ins});
+  encode(DType::kBF16, w.data(), stored.mut<std::byte>(), stored.size());
+  std::vector<float> values(w.size());
+  decode(DType::kBF16, stored.data(), values.data(), stored.size());
+  std::vector<float> rows(static_cast<std::size_t>(down * across * tall * wide), 0.0f);
+  const auto place = [&](std::int64_t r, std::int64_t c) {
+    return static_cast<std::size_t>(((r / tall * across + c / wide) * tall + r % tall) * wide + c % wide);
+  };
+  for (std::int64_t r = 0; r < outs; ++r)
+    for (std::int64_t c = 0; c < ins; ++c) rows[place(r, c)] = values[static_cast<std::size_t>(r * ins + c)];
+  for (const DType type : {DType::kE4M3FN, DType::kI8, DType::kI4})
+    for (const DType scales : {DType::kF32, DType::kBF16})
+      for (const bool search : {false, true}) {
+        SCOPED_TRACE(std::string(name(type)) + " " + name(scales));
+        GridFormat format;
+        format.codes = type;
+        format.scales = scales;
+        const auto wanted = [&](const RowShape& shape, const std::vector<float>& x, Grid& grid) {
+          grid = amax_grid(format, shape, x.data(), one);
+          GridSearch options;
+          if (search && scales == DType::kF32 && type != DType::kI4)
+            search_rows(format, shape, x.data(), grid, one);
+          else if (search)
+            grid = choose_grid(format, shape, x.data(), options, one);
+          std::vector<std::uint8_t> codes(x.size());
+          encode(format, shape, grid, x.data(), codes.data(), one);
+          return as_numbers(format, codes);
+        };
+        Grid grid;
+        std::vector<std::uint8_t> codes = wanted(RowShape::whole(1, outs * ins), values, grid);
+        for (ThreadPool* pool : {&one, &two}) {
+          const StoredCodes got = quantize_stored_tensor(format, stored, search, *pool);
+          EXPECT_EQ(got.grid.scales, grid.scales);
+          EXPECT_EQ(got.codes, codes);
+        }
+        codes = wanted(RowShape::whole(down * across, tall * wide), rows, grid);
+        for (ThreadPool* pool : {&one, &two}) {
+          const StoredCodes got = quantize_stored_blocks(format, stored, tall, wide, search, *pool);
+          EXPECT_EQ(got.grid.scales, grid.scales);
+          for (std::int64_t r = 0; r < outs; ++r)
+            for (std::int64_t c = 0; c < ins; ++c)
+              ASSERT_EQ(got.codes[static_cast<std::size_t>(r * ins + c)], codes[place(r, c)])
+                  << r << " " << c;
+        }
+      }
+  GridFormat asymmetric;
+  asymmetric.codes = DType::kU8;
+  asymmetric.symmetric = false;
+  const StoredCodes got = quantize_stored_tensor(asymmetric, stored, false, two);
+  const Grid grid = amax_grid(asymmetric, RowShape::whole(1, outs * ins), values.data(), one);
+  EXPECT_EQ(got.grid.scales, grid.scales);
+  EXPECT_EQ(got.grid.zero_points, grid.zero_points);
+  for (const std::uint16_t odd : {0x7F80, 0xFF80, 0x7FC1}) {  // infinities and NaN
+    stored.mut<std::uint16_t>()[777] = odd;
+    EXPECT_THROW(quantize_stored_tensor(asymmetric, stored, false, two), Error);
+    EXPECT_THROW(quantize_stored_blocks(GridFormat{}, stored, tall, wide, false, two), Error);
+    EXPECT_THROW(stored_amax(stored, two), Error);
+  }
+  stored.mut<std::uint16_t>()[777] = 0xFF7F;  // the largest, negative
+  EXPECT_EQ(stored_amax(stored, two), decode_bf16(0x7F7F));
+  EXPECT_EQ(stored_amax(Tensor::allocate(DType::kF32, {0, 4}), two), 0);
+  EXPECT_TRUE(
+      quantize_stored_tensor(asymmetric, Tensor::allocate(DType::kF32, {0, 4}), false, two).codes.empty());
 }
 
 }  // namespace
