@@ -231,6 +231,28 @@ def rule_fast_math(path, text, tree):
                    r'-ffp-contract=(fast|on)|-Ofast|--use_fast_math', code, '{} changes results')
 
 
+# What a build looks for: the package that scripts/install-deps must install for it, or None where a machine may lack it.
+PACKAGE_OF = {
+    'benchmark': 'libbenchmark-dev', 'CLI11': 'libcli11-dev', 'Eigen3': 'libeigen3-dev', 'fmt': 'libfmt-dev',
+    'GTest': 'libgtest-dev', 'HDF5': 'libhdf5-dev', 'JPEG': 'libjpeg-dev', 'nlohmann_json': 'nlohmann-json3-dev',
+    'OpenSSL': 'libssl-dev', 'PNG': 'libpng-dev', 'Protobuf': 'libprotobuf-dev', 'Python3': 'python3',
+    'yaml-cpp': 'libyaml-cpp-dev', 'ZLIB': 'zlib1g-dev', 'Threads': None, 'pare': None,
+}
+
+
+def rule_package_installed(path, text, tree):
+    if not path.endswith(('CMakeLists.txt', '.cmake')):
+        return []
+    findings = []
+    for m in re.finditer(r'^\s*find_package\(([\w-]+)', text, re.M):
+        line, package = text.count('\n', 0, m.start()) + 1, PACKAGE_OF.get(m.group(1), '')
+        if package == '':
+            findings.append((line, f'{m.group(1)} has no package in PACKAGE_OF of tests/lint/lint.py'))
+        elif package and not re.search(r'(?<![\w-])' + re.escape(package) + r'(?![\w-])', tree.get('scripts/install-deps', '')):
+            findings.append((line, f'scripts/install-deps does not install {package}'))
+    return findings
+
+
 def rule_unfinished_mark(path, text, tree):
     if not is_code(path):
         return []
@@ -288,6 +310,11 @@ SELF_TEST = {
         [('engine/base/a.cpp', '', {'engine/base/CMakeLists.txt': 'add_library(x\n  a.cpp)'}),
          ('engine/ops/onednn/a.cpp', '', {'engine/ops/CMakeLists.txt': 'onednn/a.cpp'}),
          ('tests/fuzz/npy_fuzz.cpp', '', {'tests/fuzz/CMakeLists.txt': 'pare_fuzz_target(npy LIBS x)'})]),
+    'package-installed': (
+        [('quant/CMakeLists.txt', 'find_package(Eigen3 REQUIRED)\n', {'scripts/install-deps': 'libeigen3-dev-x cmake'}),
+         ('a/CMakeLists.txt', '  find_package(Unheard)\n', {'scripts/install-deps': ''})],
+        [('quant/CMakeLists.txt', 'find_package(Eigen3 REQUIRED)\n', {'scripts/install-deps': 'cmake libeigen3-dev\n'}),
+         ('CMakeLists.txt', 'find_package(Threads REQUIRED)\n', {})]),
     'pragma-once': ([('a.h', 'int x;\n', {})], [('a.h', '// x\n#pragma once\n', {}), ('a.cpp', '', {})]),
     'fast-math': (
         [('CMakeLists.txt', 'add_compile_options(-ffast-math)\n', {}), ('cmake/a.cmake', 'x(-ffp-contract=fast)\n', {})],
@@ -303,7 +330,7 @@ def load_tree():
                       if f not in SKIP_FOLDERS or (f == 'build' and folder != ROOT)]  # engine/build is ours
         for name in files:
             path = os.path.relpath(os.path.join(folder, name), ROOT)
-            if path.endswith(TEXT):
+            if path.endswith(TEXT) or path == 'scripts/install-deps':
                 with open(os.path.join(ROOT, path), encoding='utf-8', newline='') as file:
                     tree[path] = file.read()
     return tree
