@@ -35,14 +35,6 @@ class ByteReader {
     return part;
   }
 
-  // `count` items of `width` bytes each; the product is checked before it is used.
-  std::span<const std::byte> take_items(std::uint64_t count, std::uint64_t width, std::string_view what) {
-    std::uint64_t bytes = 0;
-    if (__builtin_mul_overflow(count, width, &bytes))
-      fail(ErrorCode::kBadFile, "{}: {} items of {} bytes are not representable", what, count, width);
-    return take(bytes, what);
-  }
-
   std::string_view take_text(std::uint64_t count, std::string_view what) {
     const auto part = take(count, what);
     return {reinterpret_cast<const char*>(part.data()), part.size()};
@@ -53,14 +45,6 @@ class ByteReader {
     static_assert(std::endian::native == std::endian::little);
     T value;
     std::memcpy(&value, take(sizeof(T), what).data(), sizeof(T));
-    return value;
-  }
-
-  template <typename T>
-  requires std::is_unsigned_v<T> T take_big_endian(std::string_view what) {
-    T value = 0;
-    for (const std::byte b : take(sizeof(T), what))
-      value = static_cast<T>((value << 8) | static_cast<T>(std::to_integer<unsigned>(b)));
     return value;
   }
 

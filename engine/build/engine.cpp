@@ -7,6 +7,7 @@
 #include "engine/build/cpu_engine.h"
 #include "engine/build/make_plan.h"
 #include "engine/build/memory_plan.h"
+#include "engine/build/profile.h"
 
 namespace pare {
 namespace {

@@ -4,6 +4,7 @@
 #include "engine/build/linear_chain.h"
 #include "engine/build/lowering.h"
 #include "engine/numeric/convert.h"
+#include "engine/ops/matmul/wmatmul.h"
 #include "engine/run/evaluate.h"
 
 namespace pare::lowering {
@@ -17,21 +18,6 @@ bool swaps_matrix(const Graph& graph, const Node& node) {
   if (!node.is("Transpose") || graph.value(node.in[0]).shape.rank() != 2) return false;
   const std::vector<std::int64_t> perm = node.attr_ints("perm");
   return perm.empty() || perm == std::vector<std::int64_t>{1, 0};
-}
-
-bool has_few_bits(DType type) {
-  switch (type) {
-    case DType::kI8:
-    case DType::kU8:
-    case DType::kI4:
-    case DType::kU4:
-    case DType::kI2:
-    case DType::kU2:
-    case DType::kE2M1:
-      return true;
-    default:
-      return false;
-  }
 }
 
 // Makes a constant of a value that follows from constants, by a few nodes at most (scales of two levels).
@@ -85,7 +71,7 @@ bool find_weight(const Graph& graph, const Node& node, const Kept& kept, Weight&
   const Node& dq = graph.node(id);
   if (!dq.is("DequantizeLinear") || !graph.is_constant(dq.in[0])) return false;
   const Tensor& codes = graph.value(dq.in[0]).constant;
-  if (codes.dims().size() != 2 || !has_few_bits(codes.dtype())) return false;
+  if (codes.dims().size() != 2 || !wmatmul_keeps(codes.dtype())) return false;
   const ValueId zero = input_or_none(dq, 2);
   if (zero != ValueId::kNone && !graph.is_constant(zero)) return false;
   weight.dq = id;

@@ -35,16 +35,11 @@ struct PlanOptions {
 // By EnginePlan::precision: "float32", "float16", "bfloat16" or "tf32". Error kBadFile for another.
 void set_precision(PlanOptions& options, const std::string& precision);
 
-// All inputs must have known sizes (fix_sizes). Errors: kUnsupported naming the nodes that no layer can do,
-// with the reason for each; kUsage for an open size.
+// All inputs must have known sizes (fix_sizes of profile.h). Errors: kUnsupported naming the nodes that no
+// layer can do, with the reason for each; kUsage for an open size.
 EnginePlan make_plan(const Graph& graph, const PlanOptions& options = {});
 
 // The same of a graph that is lowered already, without integer kernels.
 EnginePlan plan_lowered(Graph lowered, const PlanOptions& options);
-
-// A copy whose inputs have the given sizes; an open size that is not given becomes `batch` when it is the
-// first, else error kUsage naming the input. Shapes and what follows from them are computed.
-Graph fix_sizes(const Graph& graph, std::int64_t batch,
-                const std::vector<std::pair<std::string, Dims>>& given);
 
 }  // namespace pare

@@ -88,31 +88,4 @@ void view_select(PlanView& view, int axis, std::int64_t index) {
   view.strides.erase(view.strides.begin() + a);
 }
 
-void collapse_axes(Dims& dims, std::vector<Dims*> strides) {
-  Dims new_dims;
-  std::vector<Dims> collapsed(strides.size());
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] == 1) continue;
-    bool joins = !new_dims.empty();
-    for (std::size_t v = 0; joins && v < strides.size(); ++v)
-      joins = collapsed[v].back() == (*strides[v])[i] * dims[i];
-    if (joins)
-      new_dims.back() *= dims[i];
-    else
-      new_dims.push_back(dims[i]);
-    for (std::size_t v = 0; v < strides.size(); ++v) {
-      if (joins)
-        collapsed[v].back() = (*strides[v])[i];
-      else
-        collapsed[v].push_back((*strides[v])[i]);
-    }
-  }
-  if (new_dims.empty()) {
-    new_dims.push_back(1);
-    for (Dims& s : collapsed) s.push_back(0);
-  }
-  dims = std::move(new_dims);
-  for (std::size_t v = 0; v < strides.size(); ++v) *strides[v] = std::move(collapsed[v]);
-}
-
 }  // namespace pare

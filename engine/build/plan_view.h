@@ -13,7 +13,4 @@ void view_slice(PlanView& view, int axis, std::int64_t start, std::int64_t count
 void view_expand(PlanView& view, const Dims& dims);              // NumPy broadcasting to larger sizes
 void view_select(PlanView& view, int axis, std::int64_t index);  // one index; the axis goes
 
-// Neighbouring axes that all views walk as one become one; sizes of 1 go. The views have equal sizes.
-void collapse_axes(Dims& dims, std::vector<Dims*> strides);
-
 }  // namespace pare

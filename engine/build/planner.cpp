@@ -5,7 +5,6 @@
 #include "engine/base/error.h"
 #include "engine/build/lower_cpu.h"
 #include "engine/build/lowering.h"
-#include "engine/ir/schema.h"
 #include "engine/numeric/convert.h"
 #include "engine/ops/integer/qlinear.h"
 
@@ -218,37 +217,6 @@ EnginePlan Planner::run() {
 }
 
 }  // namespace planning
-
-Graph fix_sizes(const Graph& source, std::int64_t batch,
-                const std::vector<std::pair<std::string, Dims>>& given) {
-  Graph graph = source;
-  for (const auto& [input, dims] : given) {
-    const ValueId id = graph.find_value(input);
-    if (id == ValueId::kNone || !graph.is_input(id))
-      throw make_error(ErrorCode::kUsage, "the model has no input '{}'", input).at("--input-shape");
-    if (!graph.value(id).shape.fits(dims))
-      throw make_error(ErrorCode::kUsage, "input '{}' is {}, which {} does not fit", input,
-                       to_string(graph.value(id).shape), to_string(dims));
-    graph.value(id).shape = Shape(dims);
-  }
-  for (const ValueId id : graph.inputs) {
-    Shape& shape = graph.value(id).shape;
-    for (std::size_t i = 0; i < shape.dims.size(); ++i)
-      if (!shape.dims[i].known()) {
-        if (i != 0)
-          throw make_error(ErrorCode::kUsage, "the size of input '{}' {} is open", graph.value(id).name,
-                           to_string(shape))
-              .hint("give it with --input-shape NAME=1x3x224x224");
-        shape.dims[i] = Dim::of(batch);
-      }
-  }
-  for (std::size_t i = 0; i < graph.value_count(); ++i) {
-    Value& value = graph.value(static_cast<ValueId>(i));
-    if (!value.is_constant() && value.producer != NodeId::kNone) value.shape = Shape();
-  }
-  infer_shapes(graph);
-  return graph;
-}
 
 void set_precision(PlanOptions& options, const std::string& precision) {
   options.tf32 = precision == "tf32";

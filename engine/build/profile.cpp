@@ -131,6 +131,10 @@ Graph open_sizes(const Graph& source, std::int64_t batch, const InputShapes& giv
   return graph;
 }
 
+Graph fix_sizes(const Graph& graph, std::int64_t batch, const InputShapes& given) {
+  return open_sizes(graph, batch, given, {});
+}
+
 InputShapes shapes_at(const Graph& open, const NamedSizes& sizes) {
   InputShapes shapes;
   for (const ValueId id : open.inputs) {

@@ -32,10 +32,12 @@ enum class ProfilePoint : std::uint8_t { kMin, kOpt, kMax };
 NamedSizes sizes_at(const ShapeProfile& profile, ProfilePoint point);
 
 // A copy in which only the dimensions of the profile are open, by their names; others are known, given, or
-// `batch` when they are the first of an input (fix_sizes). Error kUsage for an open size that is neither,
-// and for a name that no open dimension has.
+// `batch` when they are the first of an input. Shapes and what follows from them are computed. Error kUsage
+// for an open size that is neither, and for a name that no open dimension has.
 Graph open_sizes(const Graph& graph, std::int64_t batch, const InputShapes& given,
                  const ShapeProfile& profile);
+// The same with nothing left open.
+Graph fix_sizes(const Graph& graph, std::int64_t batch, const InputShapes& given);
 // The shapes of the inputs of such a graph at these sizes.
 InputShapes shapes_at(const Graph& open, const NamedSizes& sizes);
 // The sizes that inputs of these shapes mean. Error kUsage naming the input, its shape and the profile when

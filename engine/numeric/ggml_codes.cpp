@@ -3,18 +3,13 @@
 #include <bit>
 #include <cstring>
 
-#include "engine/numeric/f16.h"
+#include "engine/numeric/ggml_bytes.h"
 
 namespace pare {
 namespace {
 
-using Byte = std::uint8_t;
-
-float half_at(const Byte* p) {
-  std::uint16_t code;
-  std::memcpy(&code, p, sizeof code);
-  return decode_f16(code);
-}
+using ggml::Byte;
+using ggml::half_at;
 
 // 32 codes of four bits: the first half in the low ones.
 void nibbles(const Byte* p, Byte* codes) {

@@ -25,6 +25,7 @@
 #include "engine/build/lower_cpu.h"
 #include "engine/build/make_plan.h"
 #include "engine/build/memory_plan.h"
+#include "engine/build/profile.h"
 #include "engine/cuda/kernel_source.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/load.h"

@@ -5,9 +5,9 @@
 
 #include "engine/base/error.h"
 #include "engine/base/grain.h"
+#include "engine/ops/add_kernel.h"
 #include "engine/ops/axis/reduce.h"
 #include "engine/ops/elementwise/elementwise_binary.h"
-#include "engine/ops/registry.h"
 #include "engine/ops/support.h"
 
 namespace pare {
@@ -144,19 +144,11 @@ void run_top_k(const OpCall& call) {
 }  // namespace
 
 void add_axis_references(Registry& registry) {
-  Kernel kernel;
-  kernel.why_not = why_not;
-  const auto add = [&](const char* op, void (*run)(const OpCall&)) {
-    kernel.op = op;
-    kernel.name = kernel_name(op, "reference");
-    kernel.run = run;
-    registry.add(kernel);
-  };
-  add("ArgMax", run_arg);
-  add("ArgMin", run_arg);
-  add("CumSum", run_cumulative);
-  add("CumProd", run_cumulative);
-  add("TopK", run_top_k);
+  add_kernel(registry, "ArgMax", "reference", why_not, run_arg);
+  add_kernel(registry, "ArgMin", "reference", why_not, run_arg);
+  add_kernel(registry, "CumSum", "reference", why_not, run_cumulative);
+  add_kernel(registry, "CumProd", "reference", why_not, run_cumulative);
+  add_kernel(registry, "TopK", "reference", why_not, run_top_k);
 }
 
 }  // namespace pare

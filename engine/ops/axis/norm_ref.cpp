@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/ops/add_kernel.h"
 #include "engine/ops/axis/norm.h"
 #include "engine/ops/broadcast.h"
-#include "engine/ops/registry.h"
 #include "engine/ops/support.h"
 
 namespace pare {
@@ -223,23 +223,15 @@ void run_mean_variance(const OpCall& call) {
 }  // namespace
 
 void add_norm_references(Registry& registry) {
-  Kernel kernel;
-  const auto add = [&](const char* op, std::string (*reason)(const OpCall&), void (*run)(const OpCall&)) {
-    kernel.op = op;
-    kernel.name = kernel_name(op, run == run_batch_training ? "training" : "reference");
-    kernel.why_not = reason;
-    kernel.run = run;
-    registry.add(kernel);
-  };
-  add("LayerNormalization", why_not, run_layer);
-  add("RMSNormalization", why_not, run_layer);
-  add("InstanceNormalization", why_not, run_group);
-  add("GroupNormalization", why_not, run_group);
-  add("BatchNormalization", batch_why_not, run_batch);
-  add("BatchNormalization", training_why_not, run_batch_training);
-  add("LRN", why_not, run_local_response);
-  add("LpNormalization", why_not, run_lp);
-  add("MeanVarianceNormalization", why_not, run_mean_variance);
+  add_kernel(registry, "LayerNormalization", "reference", why_not, run_layer);
+  add_kernel(registry, "RMSNormalization", "reference", why_not, run_layer);
+  add_kernel(registry, "InstanceNormalization", "reference", why_not, run_group);
+  add_kernel(registry, "GroupNormalization", "reference", why_not, run_group);
+  add_kernel(registry, "BatchNormalization", "reference", batch_why_not, run_batch);
+  add_kernel(registry, "BatchNormalization", "training", training_why_not, run_batch_training);
+  add_kernel(registry, "LRN", "reference", why_not, run_local_response);
+  add_kernel(registry, "LpNormalization", "reference", why_not, run_lp);
+  add_kernel(registry, "MeanVarianceNormalization", "reference", why_not, run_mean_variance);
 }
 
 }  // namespace pare

@@ -23,7 +23,7 @@
 
 namespace pare {
 
-constexpr std::int64_t kWinogradTile = 4, kWinogradWindow = 6, kWinogradPoints = 36;
+constexpr std::int64_t kWinogradTile = 4, kWinogradPoints = 36;
 
 struct WinogradPlan {
   ConvGeometry geometry;

@@ -8,7 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/convert.h"
-#include "engine/ops/registry.h"
+#include "engine/ops/add_kernel.h"
 #include "engine/ops/support.h"
 
 namespace pare {
@@ -139,21 +139,13 @@ double normal_draw(std::uint64_t key, std::uint64_t index) {
 }
 
 void add_random_references(Registry& registry) {
-  Kernel kernel;
-  const auto add = [&](const char* op, std::string (*reason)(const OpCall&), void (*run)(const OpCall&)) {
-    kernel.op = op;
-    kernel.name = kernel_name(op, op == std::string_view("Dropout") ? "training" : "reference");
-    kernel.why_not = reason;
-    kernel.run = run;
-    registry.add(kernel);
-  };
-  add("RandomUniform", like_reason, run_uniform);
-  add("RandomUniformLike", like_reason, run_uniform);
-  add("RandomNormal", like_reason, run_normal);
-  add("RandomNormalLike", like_reason, run_normal);
-  add("Bernoulli", number_reason, run_bernoulli);
-  add("Multinomial", number_reason, run_multinomial);
-  add("Dropout", dropout_reason, run_dropout);
+  add_kernel(registry, "RandomUniform", "reference", like_reason, run_uniform);
+  add_kernel(registry, "RandomUniformLike", "reference", like_reason, run_uniform);
+  add_kernel(registry, "RandomNormal", "reference", like_reason, run_normal);
+  add_kernel(registry, "RandomNormalLike", "reference", like_reason, run_normal);
+  add_kernel(registry, "Bernoulli", "reference", number_reason, run_bernoulli);
+  add_kernel(registry, "Multinomial", "reference", number_reason, run_multinomial);
+  add_kernel(registry, "Dropout", "training", dropout_reason, run_dropout);
 }
 
 }  // namespace pare

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "engine/base/grain.h"
+#include "engine/ops/add_kernel.h"
 #include "engine/ops/images/pool.h"
-#include "engine/ops/registry.h"
 #include "engine/ops/support.h"
 
 namespace pare {
@@ -161,20 +161,12 @@ void run_lp(const OpCall& call) {
 }  // namespace
 
 void add_pool_references(Registry& registry) {
-  Kernel kernel;
-  const auto add = [&](const char* op, std::string (*reason)(const OpCall&), void (*run)(const OpCall&)) {
-    kernel.op = op;
-    kernel.name = kernel_name(op, "reference");
-    kernel.why_not = reason;
-    kernel.run = run;
-    registry.add(kernel);
-  };
-  add("MaxPool", max_why_not, run_max);
-  add("GlobalMaxPool", max_why_not, run_max);
-  add("AveragePool", float_why_not, run_average);
-  add("GlobalAveragePool", float_why_not, run_average);
-  add("LpPool", float_why_not, run_lp);
-  add("GlobalLpPool", float_why_not, run_lp);
+  add_kernel(registry, "MaxPool", "reference", max_why_not, run_max);
+  add_kernel(registry, "GlobalMaxPool", "reference", max_why_not, run_max);
+  add_kernel(registry, "AveragePool", "reference", float_why_not, run_average);
+  add_kernel(registry, "GlobalAveragePool", "reference", float_why_not, run_average);
+  add_kernel(registry, "LpPool", "reference", float_why_not, run_lp);
+  add_kernel(registry, "GlobalLpPool", "reference", float_why_not, run_lp);
 }
 
 }  // namespace pare

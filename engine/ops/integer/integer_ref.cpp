@@ -6,8 +6,8 @@
 #include "engine/base/error.h"
 #include "engine/ir/window.h"
 #include "engine/numeric/convert.h"
+#include "engine/ops/add_kernel.h"
 #include "engine/ops/broadcast.h"
-#include "engine/ops/registry.h"
 #include "engine/ops/support.h"
 
 namespace pare {
@@ -268,20 +268,12 @@ void run_dynamic(const OpCall& call) {
 }  // namespace
 
 void add_integer_references(Registry& registry) {
-  Kernel kernel;
-  const auto add = [&](const char* op, std::string (*reason)(const OpCall&), void (*run)(const OpCall&)) {
-    kernel.op = op;
-    kernel.name = kernel_name(op, run == run_float8 ? "float8" : "reference");
-    kernel.why_not = reason;
-    kernel.run = run;
-    registry.add(kernel);
-  };
-  add("MatMulInteger", why_not, run_matmul);
-  add("QLinearMatMul", why_not, run_matmul);
-  add("QLinearMatMul", float8_why_not, run_float8);
-  add("ConvInteger", why_not, run_conv);
-  add("QLinearConv", why_not, run_conv);
-  add("DynamicQuantizeLinear", dynamic_why_not, run_dynamic);
+  add_kernel(registry, "MatMulInteger", "reference", why_not, run_matmul);
+  add_kernel(registry, "QLinearMatMul", "reference", why_not, run_matmul);
+  add_kernel(registry, "QLinearMatMul", "float8", float8_why_not, run_float8);
+  add_kernel(registry, "ConvInteger", "reference", why_not, run_conv);
+  add_kernel(registry, "QLinearConv", "reference", why_not, run_conv);
+  add_kernel(registry, "DynamicQuantizeLinear", "reference", dynamic_why_not, run_dynamic);
 }
 
 }  // namespace pare

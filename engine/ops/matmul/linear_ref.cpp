@@ -6,8 +6,8 @@
 
 #include "engine/base/error.h"
 #include "engine/ir/window.h"
+#include "engine/ops/add_kernel.h"
 #include "engine/ops/broadcast.h"
-#include "engine/ops/registry.h"
 #include "engine/ops/support.h"
 
 namespace pare {
@@ -316,19 +316,11 @@ void run_det(const OpCall& call) {
 }  // namespace
 
 void add_linear_references(Registry& registry) {
-  Kernel kernel;
-  const auto add = [&](const char* op, std::string (*reason)(const OpCall&), void (*run)(const OpCall&)) {
-    kernel.op = op;
-    kernel.name = kernel_name(op, "reference");
-    kernel.why_not = reason;
-    kernel.run = run;
-    registry.add(kernel);
-  };
-  add("Conv", conv_why_not, run_conv);
-  add("ConvTranspose", conv_why_not, run_conv);
-  add("MatMul", product_why_not, run_product);
-  add("Gemm", gemm_why_not, run_product);
-  add("Det", det_why_not, run_det);
+  add_kernel(registry, "Conv", "reference", conv_why_not, run_conv);
+  add_kernel(registry, "ConvTranspose", "reference", conv_why_not, run_conv);
+  add_kernel(registry, "MatMul", "reference", product_why_not, run_product);
+  add_kernel(registry, "Gemm", "reference", gemm_why_not, run_product);
+  add_kernel(registry, "Det", "reference", det_why_not, run_det);
 }
 
 }  // namespace pare

@@ -6,9 +6,8 @@
 #include "engine/numeric/ggml_codes.h"
 
 namespace pare {
-namespace {
 
-bool is_code(DType type) {
+bool wmatmul_keeps(DType type) {
   switch (type) {
     case DType::kI8:
     case DType::kU8:
@@ -22,11 +21,12 @@ bool is_code(DType type) {
       return false;
   }
 }
+namespace {
 
 // Elements in rows of K or N; block_size along K where it is set.
 std::string resolve_elements(const OpCall& call, WMatMulShape& s) {
   const TensorView &codes = call.in[1], &scale = call.input(2), &zero = call.input(3);
-  if (!is_code(codes.dtype)) return "codes of a type it does not keep";
+  if (!wmatmul_keeps(codes.dtype)) return "codes of a type it does not keep";
   if (scale.dtype != DType::kF32) return "scales that are not float32";
   const bool trans_b = call.node->attr("trans_b", std::int64_t{0}) != 0;
   if (codes.dims[trans_b ? 1 : 0] != s.k) return "inner dimensions differ";

@@ -44,6 +44,8 @@ struct WMatMulShape {
   Activation act;
 };
 
+// Whether it keeps codes of the type: integers of 8 bits and less, E2M1.
+bool wmatmul_keeps(DType type);
 // Resolves dims and attributes. "" or what is wrong with them.
 std::string resolve_wmatmul(const OpCall& call, WMatMulShape& shape);
 // Column n of W, K floats.

@@ -4,10 +4,10 @@
 
 #include "engine/base/error.h"
 #include "engine/base/grain.h"
+#include "engine/ops/add_kernel.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/elementwise/elementwise_binary.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/registry.h"
 #include "engine/ops/support.h"
 
 namespace pare {
@@ -303,26 +303,19 @@ std::string where_bytes_why_not(const OpCall& call) {
 }  // namespace
 
 void add_gather_kernels(Registry& registry) {
-  Kernel kernel;
-  const auto add = [&](const char* op, const char* variant, std::string (*reason)(const OpCall&),
-                       void (*run)(const OpCall&), unsigned in_place = 0) {
-    kernel.op = op;
-    kernel.name = kernel_name(op, variant);
-    kernel.why_not = reason;
-    kernel.run = run;
-    kernel.in_place = in_place;
-    registry.add(kernel);
-  };
-  add("Gather", "reference", index_why_not, run_gather);
-  add("Gather", "packed", gather_packed_why_not, run_gather_packed);
-  add("GatherElements", "reference", index_why_not, run_gather_elements);
-  add("GatherND", "reference", index_why_not, run_gather_nd);
-  add("ScatterElements", "reference", scatter_why_not, run_scatter_elements, 1);
-  add("ScatterND", "reference", scatter_why_not, run_scatter_nd, 1);
-  add("Trilu", "reference", why_not, run_trilu, 1);
-  add("Pad", "reference", pad_why_not, run_pad);
-  add("Pad", "packed", packed_why_not, [](const OpCall& call) { run_unpacked(call, run_pad); });
-  add("Where", "reference", where_bytes_why_not, run_where);
+  Kernel in_place;
+  in_place.in_place = 1;
+  add_kernel(registry, "Gather", "reference", index_why_not, run_gather);
+  add_kernel(registry, "Gather", "packed", gather_packed_why_not, run_gather_packed);
+  add_kernel(registry, "GatherElements", "reference", index_why_not, run_gather_elements);
+  add_kernel(registry, "GatherND", "reference", index_why_not, run_gather_nd);
+  add_kernel(registry, "ScatterElements", "reference", scatter_why_not, run_scatter_elements, in_place);
+  add_kernel(registry, "ScatterND", "reference", scatter_why_not, run_scatter_nd, in_place);
+  add_kernel(registry, "Trilu", "reference", why_not, run_trilu, in_place);
+  add_kernel(registry, "Pad", "reference", pad_why_not, run_pad);
+  add_kernel(registry, "Pad", "packed", packed_why_not,
+             [](const OpCall& call) { run_unpacked(call, run_pad); });
+  add_kernel(registry, "Where", "reference", where_bytes_why_not, run_where);
 }
 
 }  // namespace pare

@@ -3,8 +3,8 @@
 
 #include "engine/base/error.h"
 #include "engine/ir/slice.h"
+#include "engine/ops/add_kernel.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/registry.h"
 #include "engine/ops/support.h"
 
 namespace pare {
@@ -164,24 +164,15 @@ void run_reverse(const OpCall& call) {
 }  // namespace
 
 void add_movement_references(Registry& registry) {
-  Kernel kernel;
-  kernel.why_not = why_not;
-  const auto add = [&](const char* op, void (*run)(const OpCall&)) {
-    kernel.op = op;
-    kernel.name = kernel_name(op, "reference");
-    kernel.run = run;
-    registry.add(kernel);
-  };
-  add("Transpose", run_transpose);
-  add("Slice", run_slice);
-  add("Expand", run_repeat);
-  add("Tile", run_repeat);
-  add("Concat", run_concat);
-  add("Split", run_split);
-  add("DepthToSpace", run_blocks);
-  add("SpaceToDepth", run_blocks);
-  kernel.why_not = sequence_why_not;
-  add("ReverseSequence", run_reverse);
+  add_kernel(registry, "Transpose", "reference", why_not, run_transpose);
+  add_kernel(registry, "Slice", "reference", why_not, run_slice);
+  add_kernel(registry, "Expand", "reference", why_not, run_repeat);
+  add_kernel(registry, "Tile", "reference", why_not, run_repeat);
+  add_kernel(registry, "Concat", "reference", why_not, run_concat);
+  add_kernel(registry, "Split", "reference", why_not, run_split);
+  add_kernel(registry, "DepthToSpace", "reference", why_not, run_blocks);
+  add_kernel(registry, "SpaceToDepth", "reference", why_not, run_blocks);
+  add_kernel(registry, "ReverseSequence", "reference", sequence_why_not, run_reverse);
 }
 
 }  // namespace pare

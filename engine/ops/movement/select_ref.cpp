@@ -8,7 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/convert.h"
-#include "engine/ops/registry.h"
+#include "engine/ops/add_kernel.h"
 #include "engine/ops/support.h"
 
 namespace pare {
@@ -179,18 +179,11 @@ void run_unique(const OpCall& call) {
 }  // namespace
 
 void add_select_kernels(Registry& registry) {
-  Kernel kernel;
-  kernel.allocates = true;
-  const auto add = [&](const char* op, std::string (*reason)(const OpCall&), void (*run)(const OpCall&)) {
-    kernel.op = op;
-    kernel.name = kernel_name(op, "reference");
-    kernel.why_not = reason;
-    kernel.run = run;
-    registry.add(kernel);
-  };
-  add("NonZero", why_not, run_non_zero);
-  add("Compress", compress_why_not, run_compress);
-  add("Unique", why_not, run_unique);
+  Kernel allocates;
+  allocates.allocates = true;
+  add_kernel(registry, "NonZero", "reference", why_not, run_non_zero, allocates);
+  add_kernel(registry, "Compress", "reference", compress_why_not, run_compress, allocates);
+  add_kernel(registry, "Unique", "reference", why_not, run_unique, allocates);
 }
 
 }  // namespace pare

@@ -5,8 +5,8 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/convert.h"
+#include "engine/ops/add_kernel.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/registry.h"
 #include "engine/ops/support.h"
 
 namespace pare {
@@ -146,25 +146,17 @@ void run_one_hot(const OpCall& call) {
 }  // namespace
 
 void add_shape_kernels(Registry& registry) {
-  Kernel kernel;
-  const auto add = [&](const char* op, std::string (*reason)(const OpCall&), void (*run)(const OpCall&),
-                       unsigned in_place = 0) {
-    kernel.op = op;
-    kernel.name = kernel_name(op, "reference");
-    kernel.why_not = reason;
-    kernel.run = run;
-    kernel.in_place = in_place;
-    registry.add(kernel);
-  };
-  add("Shape", anything, run_shape);
-  add("Size", anything, run_size);
-  add("ConstantOfShape", filled_why_not, run_filled);
-  add("Range", range_why_not, run_range);
-  add("Cast", cast_why_not, run_cast);
-  add("CastLike", cast_why_not, run_cast);
-  add("BitCast", bit_cast_why_not, run_bit_cast, 1);
-  add("EyeLike", eye_why_not, run_eye);
-  add("OneHot", one_hot_why_not, run_one_hot);
+  Kernel in_place;
+  in_place.in_place = 1;
+  add_kernel(registry, "Shape", "reference", anything, run_shape);
+  add_kernel(registry, "Size", "reference", anything, run_size);
+  add_kernel(registry, "ConstantOfShape", "reference", filled_why_not, run_filled);
+  add_kernel(registry, "Range", "reference", range_why_not, run_range);
+  add_kernel(registry, "Cast", "reference", cast_why_not, run_cast);
+  add_kernel(registry, "CastLike", "reference", cast_why_not, run_cast);
+  add_kernel(registry, "BitCast", "reference", bit_cast_why_not, run_bit_cast, in_place);
+  add_kernel(registry, "EyeLike", "reference", eye_why_not, run_eye);
+  add_kernel(registry, "OneHot", "reference", one_hot_why_not, run_one_hot);
 }
 
 }  // namespace pare

@@ -17,8 +17,10 @@
 #include "engine/build/plan_reference.h"
 #include "engine/build/plan_view.h"
 #include "engine/build/precision_choice.h"
+#include "engine/build/profile.h"
 #include "engine/ir/schema.h"
 #include "engine/run/session.h"
+#include "tests/unit/build/add_op.h"
 #include "tests/unit/build/networks.h"
 
 namespace pare {
@@ -111,17 +113,7 @@ struct QuantizedAttention {
   int count = 0;
 
   ValueId op(const char* name, std::vector<ValueId> in, Attributes attrs = {}) {
-    Node node;
-    node.op = name;
-    node.name = name + std::to_string(++count);
-    node.in = std::move(in);
-    node.attrs = std::move(attrs);
-    Value v;
-    v.name = v.origin = node.name + "_out";
-    const ValueId out = graph.add_value(std::move(v));
-    node.out = {out};
-    graph.add_node(std::move(node));
-    return out;
+    return add_op(graph, name, ++count, std::move(in), std::move(attrs));
   }
   ValueId constant(Tensor t) { return graph.add_constant("c" + std::to_string(++count), std::move(t)); }
   Tensor floats(Dims dims, float size) {

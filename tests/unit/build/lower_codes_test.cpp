@@ -9,6 +9,7 @@
 #include "engine/build/lower_cpu.h"
 #include "engine/ir/schema.h"
 #include "engine/run/session.h"
+#include "tests/unit/build/add_op.h"
 
 namespace pare {
 namespace {
@@ -27,17 +28,7 @@ class Net {
     return id;
   }
   ValueId op(const std::string& name, std::vector<ValueId> in, Attributes attrs = {}) {
-    Node node;
-    node.op = name;
-    node.name = name + std::to_string(++count_);
-    node.in = std::move(in);
-    node.attrs = std::move(attrs);
-    Value v;
-    v.name = v.origin = node.name + "_out";
-    const ValueId out = graph.add_value(std::move(v));
-    node.out = {out};
-    graph.add_node(std::move(node));
-    return out;
+    return add_op(graph, name, ++count_, std::move(in), std::move(attrs));
   }
   ValueId scalar(float value) { return graph.add_constant("scale", Tensor::scalar(value)); }
   ValueId quantize(ValueId x, float scale, DType type, int zero) {

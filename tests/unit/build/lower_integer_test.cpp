@@ -13,6 +13,7 @@
 #include "engine/build/lower_cpu.h"
 #include "engine/ir/schema.h"
 #include "engine/run/session.h"
+#include "tests/unit/build/add_op.h"
 
 namespace pare {
 namespace {
@@ -33,17 +34,7 @@ class Net {
   }
   ValueId constant(Tensor t) { return graph.add_constant("c", std::move(t)); }
   ValueId op(const std::string& name, std::vector<ValueId> in, Attributes attrs = {}) {
-    Node node;
-    node.op = name;
-    node.name = name + std::to_string(++count_);
-    node.in = std::move(in);
-    node.attrs = std::move(attrs);
-    Value v;
-    v.name = v.origin = node.name + "_out";
-    node.out = {graph.add_value(std::move(v))};
-    const ValueId out = node.out[0];
-    graph.add_node(std::move(node));
-    return out;
+    return add_op(graph, name, ++count_, std::move(in), std::move(attrs));
   }
   ValueId zero_point(DType type, std::int32_t zero) {
     const auto byte = static_cast<std::uint8_t>(zero);

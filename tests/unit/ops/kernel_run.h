@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,12 @@ inline Tensor random_floats(Dims dims, std::uint32_t seed) {
     t.mut<float>()[i] = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-31f;
   }
   return t;
+}
+
+inline const Kernel& kernel_named(std::string_view name) {
+  for (const Kernel& kernel : cpu_registry().kernels())
+    if (kernel.name == name) return kernel;
+  throw std::runtime_error(std::string("no such kernel: ") + std::string(name));
 }
 
 struct Argument {

@@ -16,16 +16,11 @@ namespace pare {
 namespace {
 
 using testing::Argument;
+using testing::kernel_named;
 using testing::random_floats;
 using testing::run_kernel;
 using testing::same_bits;
 using testing::WithIsa;
-
-const Kernel& kernel_named(std::string_view name) {
-  for (const Kernel& kernel : cpu_registry().kernels())
-    if (kernel.name == name) return kernel;
-  throw std::runtime_error("no such kernel");
-}
 
 Tensor random_bytes(DType type, Dims dims, std::uint32_t seed) {
   Tensor t = Tensor::allocate(type, std::move(dims));
