@@ -6,6 +6,7 @@
 #include "engine/base/sha256.h"
 #include "recipes/grammar/load.h"
 #include "recipes/grammar/schema.h"
+#include "recipes/pipeline.h"
 
 namespace pare {
 namespace {
@@ -62,18 +63,22 @@ class RecipeShow final : public Command {
 class RecipeCheck final : public Command {
  public:
   const char* name() const override { return "recipe check"; }
-  const char* what() const override { return "find what is wrong with a recipe, without running it"; }
+  const char* what() const override { return "all that is wrong with a recipe, without running it"; }
 
   void declare(Args& args) override {
     args.positional("RECIPE", path_, "recipe file")
         .option("--set", "A.B=VALUE", sets_, "set a key first")
+        .flag("--text-only", text_only_, "do not look at the files that it names")
         .example("pare recipe check resnet-int8.yaml");
   }
 
   int run(Context& context) override {
     RecipeOptions options;
     options.sets = sets_;
+    options.check_files = !text_only_;
     const LoadedRecipe loaded = load_recipe(path_, options);
+    if (!text_only_)
+      for (const std::string& warning : check_run(loaded)) context.warn(warning);
     const std::string hash = hex(sha256(loaded.text));
     context.document()["name"] = loaded.recipe.name;
     context.document()["recipe_hash"] = hash;
@@ -85,6 +90,7 @@ class RecipeCheck final : public Command {
  private:
   std::string path_;
   std::vector<std::string> sets_;
+  bool text_only_ = false;
 };
 
 class RecipeSchema final : public Command {

@@ -14,6 +14,7 @@
 #include "engine/base/isa.h"
 #include "engine/base/json.h"
 #include "engine/base/memory.h"
+#include "recipes/grammar/mistakes.h"
 
 namespace pare {
 
@@ -202,12 +203,16 @@ std::string document_text(const std::string& command, const Json& keys,
   return dump(document, 2) + "\n";
 }
 
-// Runs `body`; whatever it throws becomes an Error. True when it returned.
+// Runs `body`; whatever it throws becomes an Error, with others that were found with it. True when it
+// returned.
 template <typename Body>
-bool guarded(Body&& body, Error& error) {
+bool guarded(Body&& body, Error& error, std::vector<Error>& others) {
   try {
     body();
     return true;
+  } catch (const ManyErrors& caught) {
+    error = caught;
+    others = caught.others();
   } catch (const Error& caught) {
     error = caught;
   } catch (const std::bad_alloc&) {
@@ -230,6 +235,7 @@ int run(std::vector<std::string> arguments) {
   std::string name;
   int code = 0;
   Error error(ErrorCode::kInternal, "");
+  std::vector<Error> others;
   const bool done = guarded(
       [&] {
         const std::vector<std::unique_ptr<Command>> commands = all_commands();
@@ -265,17 +271,19 @@ int run(std::vector<std::string> arguments) {
         code = command->run(context);
         if (common.json) write_stdout(document_text(name, context.document(), context.warnings(), start));
       },
-      error);
+      error, others);
   if (done) return code;
   print_error(error);
+  for (const Error& other : others) print_error(other);
   if (common.json) {
     Error ignored(ErrorCode::kInternal, "");  // stdout may be what failed
     guarded(
         [&] {
           Json keys = {{"error", error_json(error)}};
+          for (const Error& other : others) keys["error"]["others"].push_back(error_json(other));
           write_stdout(document_text(name, keys, context.warnings(), start));
         },
-        ignored);
+        ignored, others);
   }
   return static_cast<int>(error.code());
 }

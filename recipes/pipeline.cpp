@@ -12,6 +12,7 @@
 #include "engine/base/sha256.h"
 #include "eval/report_render.h"
 #include "graphsurgeon/load.h"
+#include "quant/placement/rules.h"
 #include "recipes/forecast.h"
 #include "recipes/quant_spec.h"
 #include "recipes/report_files.h"
@@ -232,6 +233,14 @@ std::vector<PlannedStage> plan_run(const LoadedRecipe& recipe, const RunOptions&
   }
   plan.push_back({"report", "write the reports"});
   return plan;
+}
+
+std::vector<std::string> check_run(const LoadedRecipe& recipe) {
+  check_supported(recipe.recipe);
+  const Graph graph = load_structure(recipe.recipe.resolve(recipe.recipe.model.path));
+  check_inputs(recipe, graph);
+  if (!recipe.recipe.quantize) return {};
+  return quant::RuleBook(quant_spec(*recipe.recipe.quantize)).unmatched(graph);
 }
 
 }  // namespace pare

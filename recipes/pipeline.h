@@ -51,6 +51,10 @@ struct PlannedStage {
 // What run_recipe would do. Opens and checks model and data, writes nothing.
 std::vector<PlannedStage> plan_run(const LoadedRecipe& recipe, const RunOptions& options);
 
+// What can be known of a recipe without running it, beyond its text: model and data open and fit together,
+// this build can do it. Returns warnings: rules that name no layer of the model. Errors as run_recipe's.
+std::vector<std::string> check_run(const LoadedRecipe& recipe);
+
 const std::vector<const char*>& stage_names();
 std::string run_folder_of(const LoadedRecipe& recipe, const std::string& out);
 

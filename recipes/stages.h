@@ -32,8 +32,10 @@ CalibrationSplit split_calibration(std::int64_t available, std::int64_t samples,
 DatasetSpec resolved_dataset(const Recipe& recipe, const std::string& name);
 // The model as structure() has it; not simplified.
 Graph load_structure(const std::string& path);
-// Opens the model and the data sets that are used, and closes them: their errors, before work starts.
+// Opens the model and the data sets that are used, and closes them: their errors, all at once and with their
+// place in the recipe, before work starts.
 void check_inputs(const LoadedRecipe& recipe);
+void check_inputs(const LoadedRecipe& recipe, const Graph& structure);  // of its model
 
 class RunState {
  public:

@@ -49,6 +49,21 @@ Error vmake_error(ErrorCode code, fmt::string_view format, fmt::format_args args
 
 namespace {
 
+// Without case, and with '-' and ' ' as '_': "Per-Channel" is no other word than "per_channel".
+std::string plain(const std::string& word) {
+  std::string out = word;
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c == '-' || c == ' ') c = '_';
+  }
+  return out;
+}
+
+// Whether `part` stands in `word` between ends and '_': "channel" in "per_channel".
+bool has_part(const std::string& word, const std::string& part) {
+  return part.size() >= 3 && ("_" + word + "_").find("_" + part + "_") != std::string::npos;
+}
+
 // Letters added, lost, changed, or swapped with their neighbour ("scael"), each once; three rows at a time.
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1), above(row), before(row);
@@ -72,6 +87,8 @@ std::string nearest_word(const std::string& word, const char* const* known, std:
   constexpr std::size_t kLongestWord = 200;  // a longer one is no typo, and the table is quadratic
   std::string best;
   if (word.empty() || word.size() > kLongestWord) return best;
+  for (std::size_t i = 0; i < count; ++i)
+    if (plain(word) == plain(known[i])) return known[i];
   std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t distance = edit_distance(word, known[i]);
@@ -80,6 +97,8 @@ std::string nearest_word(const std::string& word, const char* const* known, std:
       best = known[i];
     }
   }
+  for (std::size_t i = 0; i < count && best.empty(); ++i)
+    if (has_part(plain(word), plain(known[i])) || has_part(plain(known[i]), plain(word))) best = known[i];
   return best;
 }
 

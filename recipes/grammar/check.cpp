@@ -1,12 +1,15 @@
 #include <cctype>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "engine/base/error.h"
 #include "engine/base/paths.h"
 #include "eval/metric_table.h"
 #include "quant/placement/spec.h"
 #include "recipes/grammar/fields.h"
 #include "recipes/grammar/load.h"
+#include "recipes/grammar/mistakes.h"
 
 namespace pare {
 
@@ -35,7 +38,8 @@ namespace {
 
 class Checker {
  public:
-  Checker(const Recipe& recipe, const TreeNode& tree) : r_(recipe), tree_(tree) {}
+  Checker(const Recipe& recipe, const TreeNode& tree, Mistakes& mistakes)
+      : r_(recipe), tree_(tree), mistakes_(mistakes) {}
 
   void sense() const {
     check_name();
@@ -58,15 +62,16 @@ class Checker {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& path, const std::string& what, const std::string& hint) const {
-    throw make_error(ErrorCode::kUsage, "{}", what).at(place_of(tree_, path)).hint(hint);
+  // One more mistake; the checks go on.
+  void refuse(const std::string& path, const std::string& what, const std::string& hint) const {
+    mistakes_.add(make_error(ErrorCode::kUsage, "{}", what).at(place_of(tree_, path)).hint(hint));
   }
 
   void check_name() const {
     for (char c : r_.name)
       if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '_' && c != '.')
-        refuse("name", fmt::format("the name '{}' cannot name a folder", r_.name),
-               "use letters, digits, '-', '_' and '.'");
+        return refuse("name", fmt::format("the name '{}' cannot name a folder", r_.name),
+                      "use letters, digits, '-', '_' and '.'");
     if (r_.name.empty() || r_.name[0] == '.')
       refuse("name", fmt::format("the name '{}' cannot name a folder", r_.name),
              "begin with a letter or digit");
@@ -81,7 +86,7 @@ class Checker {
     }
     if (d.kind == "audio" && d.frame == 0)
       refuse(key, "audio is cut into frames, and nothing says how long they are", "add `frame: N`");
-    if (d.frame == 0 && (d.context > 0 || d.rate > 0))
+    else if (d.frame == 0 && (d.context > 0 || d.rate > 0))
       refuse(key + (d.context > 0 ? ".context" : ".rate"), "context and rate are for audio, which has frames",
              "add `frame: N`");
     if (!d.reset.empty() && d.feedback.empty())
@@ -106,21 +111,31 @@ class Checker {
              "for example strides: [16, 32], size: 256");
   }
 
-  void dataset_exists(const std::string& key, const std::string& name) const {
-    if (r_.datasets.count(name) != 0) return;
+  bool dataset_exists(const std::string& key, const std::string& name) const {
+    if (r_.datasets.count(name) != 0) return true;
     std::vector<const char*> known;
     for (const auto& entry : r_.datasets) known.push_back(entry.first.c_str());
     const std::string near = nearest_word(name, known.data(), known.size());
     std::string hint = "add it under `datasets`";
-    if (!near.empty()) hint = fmt::format("did you mean '{}'?", near);
+    if (!near.empty())
+      hint = fmt::format("did you mean '{}'?", near);
+    else if (!known.empty())
+      hint += fmt::format("; there is: {}", fmt::join(known, ", "));
     refuse(key, fmt::format("'{}' names no data set", name), hint);
+    return false;
+  }
+
+  // The data set that most likely was meant to calibrate with: "calibration", else the first.
+  std::string likely_data() const {
+    if (r_.datasets.empty()) return "NAME";
+    return r_.datasets.count("calibration") != 0 ? "calibration" : r_.datasets.begin()->first;
   }
 
   void check_calibrate() const {
     const CalibrateSpec& c = *r_.calibrate;
     if (c.data.empty() && c.stats.empty())
       refuse("calibrate", "'calibrate' needs `data` or `stats`",
-             "for example calibrate: {data: calibration}");
+             fmt::format("for example calibrate: {{data: {}}}", likely_data()));
     if (!c.data.empty() && !c.stats.empty())
       refuse("calibrate.stats", "'calibrate' has both `data` and `stats`", "keep one of them");
     if (!c.data.empty()) dataset_exists("calibrate.data", c.data);
@@ -129,13 +144,16 @@ class Checker {
   void check_quantize() const {
     const QuantizeSpec& q = *r_.quantize;
     if (q.scheme.empty() && q.weights.format.empty() && q.activations.format.empty())
-      refuse("quantize", "'quantize' says no format", "give it a scheme: int8, fp8 ... (pare ops --formats)");
+      return refuse("quantize", "'quantize' says no format",
+                    "give it a scheme: int8, fp8 ... (pare ops --formats)");
     const bool activations = !q.activations.format.empty() && q.activations.format != "none";
     const bool scheme_activations = check_scheme(q.scheme);
     const bool dynamic = q.activations.dynamic.value_or(q.activations.granularity == "token");
     if ((activations || (scheme_activations && q.activations.format.empty())) && !dynamic && !r_.calibrate)
-      refuse("quantize", "activations are quantized but nothing calibrates them",
-             "add calibrate: {data: NAME}, or activations: {format: none}, or {dynamic: true}");
+      refuse(
+          "quantize", "activations are quantized but nothing calibrates them",
+          fmt::format("add calibrate: {{data: {}}}, or activations: {{format: none}}, or {{dynamic: true}}",
+                      likely_data()));
     if (!q.activations.calibrator.empty()) check_calibrator(q.activations.calibrator);
     check_weights("quantize.weights", q.weights);
     if (q.activations.format.rfind("fp8", 0) == 0 && q.activations.symmetric == false)
@@ -172,6 +190,7 @@ class Checker {
     const std::string near = nearest_word(scheme, known.data(), known.size());
     refuse("quantize.scheme", fmt::format("there is no scheme '{}'", scheme),
            near.empty() ? "`pare ops --formats` lists them" : fmt::format("did you mean '{}'?", near));
+    return false;
   }
 
   void check_weights(const std::string& key, const WeightSpec& w) const {
@@ -212,7 +231,7 @@ class Checker {
 
   void check_evaluate() const {
     const EvaluateSpec& e = *r_.evaluate;
-    dataset_exists("evaluate.data", e.data);
+    const bool known_data = e.data.empty() || dataset_exists("evaluate.data", e.data);
     const std::vector<const char*> names = metric_names();
     for (std::size_t i = 0; i < e.metrics.size(); ++i) {
       const std::string key = fmt::format("evaluate.metrics.{}", i);
@@ -220,8 +239,10 @@ class Checker {
       if (metric == nullptr) {
         const std::string near = nearest_word(e.metrics[i], names.data(), names.size());
         refuse(key, fmt::format("there is no metric '{}'", e.metrics[i]),
-               near.empty() ? "docs/metrics.md lists them" : fmt::format("did you mean '{}'?", near));
+               near.empty() ? fmt::format("one of {}", fmt::join(names, ", "))
+                            : fmt::format("did you mean '{}'?", near));
       }
+      if (metric == nullptr || !known_data) continue;
       const DatasetSpec& d = r_.datasets.at(e.data).spec;
       const bool labels = metric->needs == MetricNeeds::kLabels || metric->needs == MetricNeeds::kTexts;
       if (labels && d.labels.empty())
@@ -243,7 +264,7 @@ class Checker {
   void check_gate(std::size_t i, const GateSpec& gate) const {
     const std::string key = fmt::format("evaluate.gates.{}", i);
     if (!gate.max && !gate.min)
-      refuse(key, fmt::format("the gate on {} has no limit", gate.metric), "give it `max` or `min`");
+      return refuse(key, fmt::format("the gate on {} has no limit", gate.metric), "give it `max` or `min`");
     const GateMetric parsed = parse_gate_metric(gate.metric);
     if (parsed.metric == nullptr) {
       std::vector<std::string> gates;
@@ -252,9 +273,9 @@ class Checker {
       std::vector<const char*> names;
       for (const std::string& name : gates) names.push_back(name.c_str());
       const std::string near = nearest_word(gate.metric, names.data(), names.size());
-      refuse(key + ".metric", fmt::format("there is no metric '{}'", gate.metric),
-             near.empty() ? "a metric of `evaluate.metrics`, or its name with _drop or _drop_rel"
-                          : fmt::format("did you mean '{}'?", near));
+      return refuse(key + ".metric", fmt::format("there is no metric '{}'", gate.metric),
+                    near.empty() ? "a metric of `evaluate.metrics`, or its name with _drop or _drop_rel"
+                                 : fmt::format("did you mean '{}'?", near));
     }
     bool computed = false;
     for (const std::string& metric : r_.evaluate->metrics)
@@ -284,21 +305,24 @@ class Checker {
     if (path.empty() || path.find_first_of("*?[") != std::string::npos) return;
     const std::string full = r_.resolve(path);
     if (!path_exists(full))
-      throw make_error(ErrorCode::kBadFile, "{} '{}' does not exist", what, full)
-          .at(place_of(tree_, key))
-          .hint("paths in a recipe are relative to the recipe's folder");
+      mistakes_.add(make_error(ErrorCode::kBadFile, "{} '{}' does not exist", what, full)
+                        .at(place_of(tree_, key))
+                        .hint("paths in a recipe are relative to the recipe's folder"));
   }
 
   const Recipe& r_;
   const TreeNode& tree_;
+  Mistakes& mistakes_;
 };
 
 }  // namespace
 
 void check_recipe(const Recipe& recipe, const TreeNode& tree, bool check_files) {
-  const Checker checker(recipe, tree);
+  Mistakes mistakes;
+  const Checker checker(recipe, tree, mistakes);
   checker.sense();
   if (check_files) checker.files();
+  mistakes.raise();
 }
 
 }  // namespace pare

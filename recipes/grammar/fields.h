@@ -66,9 +66,11 @@ void describe_dataset(Fields& f, DatasetEntry& entry);  // also a data set file 
 // --- visitors
 
 struct TreeNode;
-// Fills what `body` describes from a mapping. Errors, kUsage with the place: unknown keys (with a
-// suggestion), wrong types, values outside their choices or limits, required keys that are missing.
-void read_fields(const TreeNode& node, const std::string& what, const Fields::Body& body);
+class Mistakes;
+// Fills what `body` describes from a mapping. Mistakes, kUsage with the place: unknown keys (with a
+// suggestion), wrong types, values outside their choices or limits, required keys that are missing. What is
+// wrong keeps its value. Throws only when `node` is no mapping.
+void read_fields(const TreeNode& node, const std::string& what, const Fields::Body& body, Mistakes& mistakes);
 // The mapping with every value that is not empty.
 TreeNode write_fields(const Fields::Body& body);
 

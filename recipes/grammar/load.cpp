@@ -8,6 +8,7 @@
 #include "engine/base/paths.h"
 #include "engine/base/sha256.h"
 #include "recipes/grammar/fields.h"
+#include "recipes/grammar/mistakes.h"
 
 namespace pare {
 namespace {
@@ -88,6 +89,12 @@ class Substitution {
   std::vector<SetOption>& sets_;
 };
 
+void drop_member(TreeNode& node, const char* key) {
+  for (std::size_t i = 0; i < node.members.size(); ++i)
+    if (node.members[i].key == key)
+      node.members.erase(node.members.begin() + static_cast<std::ptrdiff_t>(i--));
+}
+
 // The recipe with those that it extends below it.
 TreeNode with_bases(TreeNode tree, const std::string& folder, const std::string& prefix, int depth) {
   TreeNode* extends = tree.find("extends");
@@ -121,9 +128,7 @@ TreeNode with_bases(TreeNode tree, const std::string& folder, const std::string&
   }
   TreeNode base = with_bases(parse_yaml(text, source), base_folder, base_prefix, depth + 1);
   merge_tree(base, std::move(tree));
-  for (std::size_t i = 0; i < base.members.size(); ++i)
-    if (base.members[i].key == "extends")
-      base.members.erase(base.members.begin() + static_cast<std::ptrdiff_t>(i));
+  drop_member(base, "extends");
   return base;
 }
 
@@ -159,10 +164,19 @@ LoadedRecipe parse_recipe(std::string_view text, const std::string& name, const 
   source->name = name;
   std::vector<SetOption> sets = split_sets(options.sets);
   LoadedRecipe loaded;
-  loaded.tree = with_bases(parse_yaml(text, source), folder, "", 0);
+  Mistakes mistakes;
+  loaded.tree = parse_yaml(text, source);
+  const TreeNode alone = loaded.tree;
+  mistakes.collect([&] { loaded.tree = with_bases(std::move(loaded.tree), folder, "", 0); });
+  if (mistakes.any()) {  // go on without the base: the rest of the mistakes
+    loaded.tree = alone;
+    drop_member(loaded.tree, "extends");
+  }
   Substitution(sets).walk(loaded.tree);
   apply_sets(loaded.tree, sets);
-  read_fields(loaded.tree, "the recipe", [&](Fields& f) { describe(f, loaded.recipe); });
+  read_fields(
+      loaded.tree, "the recipe", [&](Fields& f) { describe(f, loaded.recipe); }, mistakes);
+  mistakes.raise();
   loaded.recipe.folder = folder;
   if (loaded.recipe.name.empty()) loaded.recipe.name = file_stem(name);
   check_recipe(loaded.recipe, loaded.tree, options.check_files);
@@ -199,7 +213,10 @@ DatasetEntry load_dataset_file(const std::string& path) {
   source->folder = parent_path(path);
   DatasetEntry entry;
   const TreeNode tree = parse_yaml(read_text_file(path, limits::kMaxRecipeBytes), source);
-  read_fields(tree, "the data set", [&](Fields& f) { describe_dataset(f, entry); });
+  Mistakes mistakes;
+  read_fields(
+      tree, "the data set", [&](Fields& f) { describe_dataset(f, entry); }, mistakes);
+  mistakes.raise();
   return entry;
 }
 

@@ -23,7 +23,8 @@ struct LoadedRecipe {
 
 // `path` is a file, or builtin/NAME. Errors: kBadFile when it cannot be read; everything wrong inside is
 // kUsage with where "file:line:column", except files it names that are missing: kBadFile, same where.
-// Paths inside are relative to the recipe's folder (those of builtin/ and of --set too).
+// Mistakes of the grammar are all reported at once (ManyErrors), then all that check_recipe finds. Paths
+// inside are relative to the recipe's folder (those of builtin/ and of --set too).
 LoadedRecipe load_recipe(const std::string& path, const RecipeOptions& options);
 
 // The same from text; `name` stands in errors, `folder` is where relative paths start.

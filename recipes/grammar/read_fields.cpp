@@ -4,6 +4,7 @@
 #include "engine/base/error.h"
 #include "engine/base/paths.h"
 #include "recipes/grammar/fields.h"
+#include "recipes/grammar/mistakes.h"
 #include "recipes/grammar/tree.h"
 
 namespace pare {
@@ -70,106 +71,133 @@ class KeyList final : public Fields {
 
 class Reader final : public Fields {
  public:
-  Reader(const TreeNode& node, std::string what) : node_(node), what_(std::move(what)) {
-    if (node.kind != TreeNode::Kind::kMap && node.kind != TreeNode::Kind::kNull)
-      refuse(node.place, "{} is a mapping of keys, but this is {}", what_, kind_name(node));
+  Reader(const TreeNode& node, std::string what, Mistakes& mistakes)
+      : node_(node), what_(std::move(what)), mistakes_(mistakes) {}
+
+  void check_kind(const Body& body) const {
+    if (node_.kind == TreeNode::Kind::kMap || node_.kind == TreeNode::Kind::kNull) return;
+    KeyList known;
+    body(known);
+    // `model: my.onnx` is meant as `model: {path: my.onnx}`.
+    std::string example = choice_list(known.keys);
+    if (node_.kind == TreeNode::Kind::kScalar && !known.keys.empty())
+      example = fmt::format("{{{}: {}}}; keys: {}", known.keys[0], node_.text, example);
+    throw make_error(ErrorCode::kUsage, "{} is a mapping of keys, but this is {}", what_, kind_name(node_))
+        .at(to_string(node_.place))
+        .hint((node_.kind == TreeNode::Kind::kScalar ? "for example " : "keys: ") + example);
   }
 
-  void check_keys(const Body& body) const {
+  void check_keys(const Body& body) {
     KeyList known;
     body(known);
     for (const TreeMember& member : node_.members) {
       bool found = false;
       for (const char* key : known.keys) found = found || member.key == key;
+      unknown_ = unknown_ || !found;
       if (!found)
-        throw make_error(ErrorCode::kUsage, "unknown key '{}' in {}", member.key, what_)
-            .at(to_string(member.place))
-            .hint(suggestion(member.key, known.keys));
+        mistakes_.add(make_error(ErrorCode::kUsage, "unknown key '{}' in {}", member.key, what_)
+                          .at(to_string(member.place))
+                          .hint(suggestion(member.key, known.keys)));
     }
   }
 
   void text(const Field& f, std::string& value) override {
-    if (const TreeNode* node = find(f)) value = scalar(f, *node, "a text");
+    mistakes_.collect([&] {
+      if (const TreeNode* node = find(f)) value = scalar(f, *node, "a text");
+    });
   }
 
   void integer(const Field& f, std::int64_t& value) override {
-    if (const TreeNode* node = find(f)) value = to_integer(f, *node);
+    mistakes_.collect([&] {
+      if (const TreeNode* node = find(f)) value = to_integer(f, *node);
+    });
   }
 
   void number(const Field& f, double& value) override {
-    if (const TreeNode* node = find(f)) value = to_number(f, *node);
+    mistakes_.collect([&] {
+      if (const TreeNode* node = find(f)) value = to_number(f, *node);
+    });
   }
 
   void boolean(const Field& f, bool& value) override {
-    if (const TreeNode* node = find(f)) value = to_boolean(f, *node);
+    mistakes_.collect([&] {
+      if (const TreeNode* node = find(f)) value = to_boolean(f, *node);
+    });
   }
 
   void maybe_number(const Field& f, std::optional<double>& value) override {
-    if (const TreeNode* node = find(f)) value = to_number(f, *node);
+    mistakes_.collect([&] {
+      if (const TreeNode* node = find(f)) value = to_number(f, *node);
+    });
   }
 
   void maybe_integer(const Field& f, std::optional<std::int64_t>& value) override {
-    if (const TreeNode* node = find(f)) value = to_integer(f, *node);
+    mistakes_.collect([&] {
+      if (const TreeNode* node = find(f)) value = to_integer(f, *node);
+    });
   }
 
   void maybe_boolean(const Field& f, std::optional<bool>& value) override {
-    if (const TreeNode* node = find(f)) value = to_boolean(f, *node);
+    mistakes_.collect([&] {
+      if (const TreeNode* node = find(f)) value = to_boolean(f, *node);
+    });
   }
 
   void texts(const Field& f, std::vector<std::string>& value) override {
-    const TreeNode* node = find(f);
+    const TreeNode* node = found(f);
     if (node == nullptr) return;
     value.clear();
-    for (const TreeNode* item : items(*node)) value.push_back(scalar(f, *item, "a text or a list of texts"));
+    for (const TreeNode* item : items(*node))
+      mistakes_.collect([&] { value.push_back(scalar(f, *item, "a text or a list of texts")); });
   }
 
   void numbers(const Field& f, std::vector<double>& value) override {
-    const TreeNode* node = find(f);
+    const TreeNode* node = found(f);
     if (node == nullptr) return;
     value.clear();
-    for (const TreeNode* item : items(*node)) value.push_back(to_number(f, *item));
+    for (const TreeNode* item : items(*node))
+      mistakes_.collect([&] { value.push_back(to_number(f, *item)); });
   }
 
   void integers(const Field& f, std::vector<std::int64_t>& value) override {
-    const TreeNode* node = find(f);
+    const TreeNode* node = found(f);
     if (node == nullptr) return;
     value.clear();
-    for (const TreeNode* item : items(*node)) value.push_back(to_integer(f, *item));
+    for (const TreeNode* item : items(*node))
+      mistakes_.collect([&] { value.push_back(to_integer(f, *item)); });
   }
 
   void text_map(const Field& f, std::map<std::string, std::string>& value) override {
-    const TreeNode* node = find(f);
+    const TreeNode* node = found(f, TreeNode::Kind::kMap, "a mapping");
     if (node == nullptr) return;
-    if (node->kind != TreeNode::Kind::kMap) wrong(f, *node, "a mapping");
     value.clear();
-    for (const TreeMember& member : node->members) value[member.key] = scalar(f, member.value, "a text");
+    for (const TreeMember& member : node->members)
+      mistakes_.collect([&] { value[member.key] = scalar(f, member.value, "a text"); });
   }
 
   void section(const Field& f, bool& present, const Body& body) override {
-    const TreeNode* node = find(f);
+    const TreeNode* node = found(f);
     present = node != nullptr;
-    if (present) read_fields(*node, fmt::format("'{}'", f.key), body);
+    if (present) read_part(*node, fmt::format("'{}'", f.key), body);
   }
 
   void list(const Field& f, std::size_t, const std::function<void(std::size_t)>& resize,
             const std::function<void(Fields&, std::size_t)>& item) override {
-    const TreeNode* node = find(f);
+    const TreeNode* node = found(f, TreeNode::Kind::kList, "a list");
     if (node == nullptr) return;
-    if (node->kind != TreeNode::Kind::kList) wrong(f, *node, "a list");
     resize(node->items.size());
     for (std::size_t i = 0; i < node->items.size(); ++i)
-      read_fields(node->items[i], fmt::format("item {} of '{}'", i, f.key),
-                  [&](Fields& fields) { item(fields, i); });
+      read_part(node->items[i], fmt::format("item {} of '{}'", i, f.key),
+                [&](Fields& fields) { item(fields, i); });
   }
 
   void named(const Field& f, const std::vector<std::string>&,
              const std::function<void(Fields&, const std::string&)>& item) override {
-    const TreeNode* node = find(f);
+    const TreeNode* node = found(f, TreeNode::Kind::kMap, "a mapping from names to mappings");
     if (node == nullptr) return;
-    if (node->kind != TreeNode::Kind::kMap) wrong(f, *node, "a mapping from names to mappings");
     for (const TreeMember& member : node->members)
-      read_fields(member.value, fmt::format("'{}.{}'", f.key, member.key),
-                  [&](Fields& fields) { item(fields, member.key); });
+      read_part(member.value, fmt::format("'{}.{}'", f.key, member.key),
+                [&](Fields& fields) { item(fields, member.key); });
   }
 
  private:
@@ -179,18 +207,50 @@ class Reader final : public Fields {
   }
   [[noreturn]] static void wrong(const Field& f, const TreeNode& node, const char* wanted) {
     if (node.kind == TreeNode::Kind::kScalar)
-      refuse(node.place, "'{}' must be {}, not '{}'", f.key, wanted, node.text);
+      throw make_error(ErrorCode::kUsage, "'{}' must be {}, not '{}'", f.key, wanted, node.text)
+          .at(to_string(node.place))
+          .hint(number_hint(node));
     refuse(node.place, "'{}' must be {}, not {}", f.key, wanted, kind_name(node));
   }
 
   const TreeNode* find(const Field& f) const {
     const TreeNode* node = node_.find(f.key);
     if (node == nullptr) {
-      if (f.required) refuse(node_.place, "{} needs the key '{}' ({})", what_, f.key, f.doc);
+      if (f.required && !unknown_) refuse(node_.place, "{} needs the key '{}' ({})", what_, f.key, f.doc);
       return nullptr;
     }
     if (node->kind != TreeNode::Kind::kNull) return node;
     refuse(node->place, "'{}' has no value", f.key);
+  }
+
+  // What a text that should be a number may have meant.
+  static std::string number_hint(const TreeNode& node) {
+    double value = 0;
+    if (number_from_text(node.text, value)) return node.quoted ? "leave the quotes out" : "";
+    if (!node.text.empty() && node.text.back() == '%' &&
+        number_from_text(node.text.substr(0, node.text.size() - 1), value))
+      return fmt::format("shares are fractions: {}", value / 100);
+    return "";
+  }
+
+  // find(), with a mistake noted instead of thrown: nullptr then too.
+  const TreeNode* found(const Field& f) const {
+    const TreeNode* node = nullptr;
+    mistakes_.collect([&] { node = find(f); });
+    return node;
+  }
+  const TreeNode* found(const Field& f, TreeNode::Kind kind, const char* wanted) const {
+    const TreeNode* node = nullptr;
+    mistakes_.collect([&] {
+      const TreeNode* any = find(f);
+      if (any != nullptr && any->kind != kind) wrong(f, *any, wanted);
+      node = any;
+    });
+    return node;
+  }
+
+  void read_part(const TreeNode& node, const std::string& what, const Body& body) const {
+    mistakes_.collect([&] { read_fields(node, what, body, mistakes_); });
   }
 
   static std::vector<const TreeNode*> items(const TreeNode& node) {
@@ -242,12 +302,16 @@ class Reader final : public Fields {
 
   const TreeNode& node_;
   std::string what_;
+  Mistakes& mistakes_;
+  bool unknown_ = false;  // some key has no meaning: perhaps one that is required, misspelt
 };
 
 }  // namespace
 
-void read_fields(const TreeNode& node, const std::string& what, const Fields::Body& body) {
-  Reader reader(node, what);
+void read_fields(const TreeNode& node, const std::string& what, const Fields::Body& body,
+                 Mistakes& mistakes) {
+  Reader reader(node, what, mistakes);
+  reader.check_kind(body);
   reader.check_keys(body);
   body(reader);
 }

@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "recipes/grammar/load.h"
+#include "recipes/grammar/mistakes.h"
 
 namespace pare {
 namespace {
@@ -84,11 +85,16 @@ const Wrong kKeys[] = {
      "known: data, metrics, gates, baseline, layer_samples, batch, arithmetic"},
     {"no_value", "version: 1\nname:\n" + kRest, "'name' has no value", "r.yaml:2:1", ""},
     {"quoted_number", "version: \"1\"\n" + kRest, "'version' must be a whole number, not '1'", "r.yaml:1:10",
-     ""},
+     "leave the quotes out"},
     {"list_for_text", "version: 1\nname: [a]\n" + kRest, "'name' must be a text, not a list", "r.yaml:2:7",
      ""},
     {"text_for_mapping", "version: 1\nmodel: m.onnx\n",
-     "'model' is a mapping of keys, but this is a single value", "r.yaml:2:8", ""},
+     "'model' is a mapping of keys, but this is a single value", "r.yaml:2:8",
+     "for example {path: m.onnx}; keys: path"},
+    {"per_cent", "version: 1\nevaluate: {data: test, gates: [{metric: top1_drop, max: 0.5%}]}\n" + kRest,
+     "'max' must be a number, not '0.5%'", "r.yaml:2:57", "shares are fractions: 0.005"},
+    {"part_of_a_word", "version: 1\nquantize: {weights: {granularity: per_channel}}\n" + kRest,
+     "'granularity' cannot be 'per_channel'", "r.yaml:2:35", "did you mean 'channel'?"},
     {"choice", "version: 1\nquantize: {scheme: int8, target: tensorrd}\n" + kRest,
      "'target' cannot be 'tensorrd'", "r.yaml:2:34", "did you mean 'tensorrt'?"},
     {"yes", "version: 1\nquantize: {scheme: int8, weights: {symmetric: yes}}\n" + kRest,
@@ -110,7 +116,7 @@ const Wrong kSense[] = {
      "r.yaml:2:11", "give it a scheme: int8, fp8 ... (pare ops --formats)"},
     {"no_calibration", "version: 1\nquantize: {scheme: int8}\n" + kRest,
      "activations are quantized but nothing calibrates them", "r.yaml:2:11",
-     "add calibrate: {data: NAME}, or activations: {format: none}, or {dynamic: true}"},
+     "add calibrate: {data: calibration}, or activations: {format: none}, or {dynamic: true}"},
     {"percentile",
      "version: 1\ncalibrate: {data: calibration}\nquantize: {scheme: int8, activations: "
      "{calibrator: percentile(101)}}\n" +
@@ -234,6 +240,45 @@ INSTANTIATE_TEST_SUITE_P(Yaml, WrongRecipe, testing::ValuesIn(kYaml), case_name)
 INSTANTIATE_TEST_SUITE_P(Keys, WrongRecipe, testing::ValuesIn(kKeys), case_name);
 INSTANTIATE_TEST_SUITE_P(Sense, WrongRecipe, testing::ValuesIn(kSense), case_name);
 INSTANTIATE_TEST_SUITE_P(Options, WrongRecipe, testing::ValuesIn(kOptions), case_name);
+
+std::vector<Error> mistakes_of(const std::string& text, bool files) {
+  RecipeOptions options;
+  options.check_files = files;
+  try {
+    parse_recipe(text, "r.yaml", "/nowhere", options);
+  } catch (const ManyErrors& errors) {
+    std::vector<Error> all = errors.others();
+    all.insert(all.begin(), errors);
+    return all;
+  } catch (const Error& error) {
+    return {error};
+  }
+  return {};
+}
+
+TEST(WrongRecipes, AllMistakesOfTheTextAtOnceInItsOrder) {
+  const std::vector<Error> all = mistakes_of(
+      "version: 1\nextends: builtin/int9\nmodel: {path: m, pth: n}\nseed: x\ndatasets: {a: {path: b, batch: "
+      "-1}}\n",
+      false);
+  ASSERT_EQ(all.size(), 4U);
+  EXPECT_EQ(all[0].where(), "r.yaml:2:10");
+  EXPECT_EQ(all[1].where(), "r.yaml:3:18");
+  EXPECT_EQ(all[2].where(), "r.yaml:4:7");
+  EXPECT_EQ(all[3].where(), "r.yaml:5:32");
+}
+
+TEST(WrongRecipes, AUsageErrorComesFirstAndDecidesTheCode) {
+  const std::vector<Error> all = mistakes_of("version: 1\nquantize: {scheme: int9}\n" + kRest, true);
+  ASSERT_EQ(all.size(), 5U);  // the scheme, and four files
+  EXPECT_EQ(all[0].code(), ErrorCode::kUsage);
+  EXPECT_EQ(all[0].where(), "r.yaml:2:20");
+  for (std::size_t i = 1; i < all.size(); ++i) EXPECT_EQ(all[i].code(), ErrorCode::kBadFile);
+}
+
+TEST(WrongRecipes, AMisspeltRequiredKeyIsOneMistake) {
+  EXPECT_EQ(mistakes_of("version: 1\nmodel: {pth: m.onnx}\n", false).size(), 1U);
+}
 
 }  // namespace
 }  // namespace pare
