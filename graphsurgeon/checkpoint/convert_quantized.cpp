@@ -84,7 +84,7 @@ class Adapted final : public QuantizedSource {
 };
 
 // Every weight again, out of the files that were written.
-std::int64_t compare(const Adapted& source, const std::vector<std::uint64_t>& values,
+std::int64_t compare(const QuantizedSource& source, const std::vector<std::uint64_t>& values,
                      const std::string& output) {
   const std::unique_ptr<QuantizedSource> back = open_quantized(output);
   const std::vector<LinearFormat>&wanted = source.model().layers, &found = back->model().layers;
@@ -107,7 +107,8 @@ std::int64_t ggml_row(std::int64_t row, std::int64_t size) {
   return row - within + 2 * (within % half) + within / half;
 }
 
-std::int64_t compare_gguf(const Adapted& source, const ModelConfig& config, const std::string& output) {
+std::int64_t compare_gguf(const QuantizedSource& source, const ModelConfig& config,
+                          const std::string& output) {
   const Checkpoint back = open_checkpoint(output);
   const std::vector<LinearFormat>& layers = source.model().layers;
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -200,7 +201,8 @@ ConvertedCheckpoint convert_quantized(const Checkpoint& checkpoint, Dialect dial
         .at(checkpoint.path)
         .hint(fmt::format("`pare quantize {} --format SCHEME --export {}` quantizes it", checkpoint.path,
                           name(dialect)));
-  const Adapted source(checkpoint.quantized, dialect);
+  const std::unique_ptr<QuantizedSource> adapted = adapt_to(checkpoint.quantized, dialect);
+  const QuantizedSource& source = *adapted;
   ConvertedCheckpoint result;
   if (dialect != Dialect::kGguf) {
     check_dialect(dialect, source.model());

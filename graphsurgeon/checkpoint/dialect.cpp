@@ -58,8 +58,6 @@ const DialectInfo& dialect_info(Dialect dialect) {
   throw make_error(ErrorCode::kUnsupported, "{} is not written layer by layer", name(dialect));
 }
 
-std::string dialects_for(const std::vector<LinearFormat>& layers) { return fitting(layers, false); }
-
 void check_dialect(Dialect dialect, const QuantizedModel& model) {
   const DialectInfo& info = dialect_info(dialect);
   const bool kv_cache = model.kv_cache != DType::kUndefined;

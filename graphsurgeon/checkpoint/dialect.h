@@ -45,8 +45,6 @@ struct DialectInfo {
 const DialectInfo& dialect_info(Dialect dialect);
 const std::vector<DialectInfo>& dialects();
 
-// Names of the formats that can hold every layer, ", " between them: for hints.
-std::string dialects_for(const std::vector<LinearFormat>& layers);
 // Error kUnsupported naming the first layer that does not fit, why, and the formats that could hold all.
 void check_dialect(Dialect dialect, const QuantizedModel& model);
 
@@ -54,7 +52,5 @@ void check_dialect(Dialect dialect, const QuantizedModel& model);
 // kBadFile for tensors that do not fit together; kUnsupported for a scheme that is not known. (Readers:
 // read_quantized.cpp.)
 std::unique_ptr<QuantizedSource> open_quantized(const std::string& path);
-// True when config.json (or hf_quant_config.json) of the folder says that its weights are codes.
-bool is_quantized_checkpoint(const std::string& path);
 
 }  // namespace pare

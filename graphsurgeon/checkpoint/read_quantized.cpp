@@ -239,9 +239,4 @@ std::unique_ptr<QuantizedSource> open_quantized(const std::string& path) {
   return make_quantized_source(path, open_safetensors_weights(path), config);
 }
 
-bool is_quantized_checkpoint(const std::string& path) {
-  return is_directory(path) && is_regular_file(join_path(path, "config.json")) &&
-         read_quantization_config(path).active();
-}
-
 }  // namespace pare

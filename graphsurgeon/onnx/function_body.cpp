@@ -19,20 +19,6 @@ namespace {
 
 constexpr const char* kBodyDomain = "pare.body";
 
-void set_type(const Value& value, onnx::TypeProto& type) {
-  auto* tensor = type.mutable_tensor_type();
-  tensor->set_elem_type(static_cast<std::int32_t>(value.dtype));
-  if (!value.shape.ranked) return;
-  auto* shape = tensor->mutable_shape();
-  for (const Dim& dim : value.shape.dims) {
-    auto* d = shape->add_dim();
-    if (dim.known())
-      d->set_dim_value(dim.value);
-    else if (!dim.symbol.empty())
-      d->set_dim_param(dim.symbol);
-  }
-}
-
 // The node alone, with inputs i0, i1, ... and outputs o0, o1, ...
 onnx::NodeProto lone_node(const Graph& graph, const Node& node, const onnx::OpSchema& schema) {
   onnx::NodeProto proto = plain_node_proto(graph, node);
@@ -80,14 +66,14 @@ std::shared_ptr<Graph> read_call(const Graph& graph, const Node& node, const onn
     if (call.input(i).empty()) continue;
     auto* input = body.add_input();
     input->set_name(call.input(i));
-    set_type(graph.value(node.in[static_cast<std::size_t>(i)]), *input->mutable_type());
+    write_type(graph.value(node.in[static_cast<std::size_t>(i)]), *input->mutable_type());
   }
   for (int i = 0; i < call.output_size(); ++i) {
     if (call.output(i).empty()) continue;
     auto* output = body.add_output();
     output->set_name(call.output(i));
     const ValueId id = node.out[static_cast<std::size_t>(i)];
-    if (graph.value(id).dtype != DType::kUndefined) set_type(graph.value(id), *output->mutable_type());
+    if (graph.value(id).dtype != DType::kUndefined) write_type(graph.value(id), *output->mutable_type());
   }
   auto* caller = body.add_node();
   *caller = call;
@@ -111,7 +97,7 @@ std::shared_ptr<Graph> function_body(const Graph& graph, const Node& node) {
   for (std::size_t i = 0; i < types.size(); ++i)
     if (node.in[i] != ValueId::kNone) {
       if (graph.value(node.in[i]).dtype == DType::kUndefined) return nullptr;
-      set_type(graph.value(node.in[i]), types[i]);
+      write_type(graph.value(node.in[i]), types[i]);
     }
   std::vector<onnx::FunctionProto> bodies;
   if (const onnx::FunctionProto* plain = schema->GetFunction()) bodies.push_back(*plain);

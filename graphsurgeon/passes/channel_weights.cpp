@@ -83,4 +83,18 @@ void absorb(Graph& graph, NodeId weighted, NodeId id) {
   graph.set_output(weighted, 0, result);
 }
 
+int fold_affine(Graph& graph, PassContext& context, bool (*match)(const Graph&, NodeId, ChannelAffine&)) {
+  int count = 0;
+  for (const NodeId id : graph.nodes()) {
+    ChannelAffine found;
+    if (!match(graph, id, found)) continue;
+    if (!context.may_change(graph, id)) break;
+    const NodeId weighted = found.weights.node;
+    if (!scale_and_shift(graph, std::move(found.weights), found.scale, found.shift)) continue;
+    absorb(graph, weighted, id);
+    ++count;
+  }
+  return count;
+}
+
 }  // namespace pare

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/ir/graph.h"
+#include "graphsurgeon/passes/pass.h"
 
 namespace pare {
 
@@ -32,5 +33,13 @@ bool scale_and_shift(Graph& graph, ChannelWeights w, const std::vector<double>& 
 
 // Takes `id`, whose input is the weighted node's output, out: the weighted node gives its result.
 void absorb(Graph& graph, NodeId weighted, NodeId id);
+
+// What a node does to the output of the layer with these weights: y = x * scale[c] + shift[c].
+struct ChannelAffine {
+  ChannelWeights weights;
+  std::vector<double> scale, shift;
+};
+// Folds every node that `match` takes into the layer before it; how many.
+int fold_affine(Graph& graph, PassContext& context, bool (*match)(const Graph&, NodeId, ChannelAffine&));
 
 }  // namespace pare

@@ -6,18 +6,13 @@
 namespace pare {
 namespace {
 
-struct Match {
-  ChannelWeights weights;
-  std::vector<double> scale, shift;
-};
-
 bool read_parameter(const Graph& graph, const Node& node, std::size_t slot, std::size_t channels,
                     std::vector<double>& out) {
   const ValueId id = input_of(node, slot);
   return graph.is_constant(id) && to_doubles(graph.value(id).constant, out) && out.size() == channels;
 }
 
-bool match(const Graph& graph, NodeId id, Match& found) {
+bool match(const Graph& graph, NodeId id, ChannelAffine& found) {
   const Node& node = graph.node(id);
   if (!node.is("BatchNormalization") || node.out.size() != 1) return false;
   if (node.attr("training_mode", std::int64_t{0}) != 0) return false;
@@ -40,17 +35,7 @@ bool match(const Graph& graph, NodeId id, Match& found) {
 }
 
 int fold_batch_normalization(Graph& graph, PassContext& context) {
-  int count = 0;
-  for (const NodeId id : graph.nodes()) {
-    Match found;
-    if (!match(graph, id, found)) continue;
-    if (!context.may_change(graph, id)) break;
-    const NodeId weighted = found.weights.node;
-    if (!scale_and_shift(graph, std::move(found.weights), found.scale, found.shift)) continue;
-    absorb(graph, weighted, id);
-    ++count;
-  }
-  return count;
+  return fold_affine(graph, context, match);
 }
 
 }  // namespace

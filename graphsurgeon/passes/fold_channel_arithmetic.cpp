@@ -4,11 +4,6 @@
 namespace pare {
 namespace {
 
-struct Match {
-  ChannelWeights weights;
-  std::vector<double> scale, shift;
-};
-
 // One number a channel out of a constant that broadcasts against the output: its sizes are 1 but for the
 // channel axis, and it does not raise the rank.
 bool per_channel(const Tensor& tensor, int rank, std::int64_t channels, std::vector<double>& out) {
@@ -24,7 +19,7 @@ bool per_channel(const Tensor& tensor, int rank, std::int64_t channels, std::vec
 }
 
 // y = x * scale + shift for `x op c` or `c op x`.
-bool affine(const Node& node, bool constant_first, const std::vector<double>& c, Match& m) {
+bool affine(const Node& node, bool constant_first, const std::vector<double>& c, ChannelAffine& m) {
   const std::size_t n = c.size();
   m.scale.assign(n, 1.0);
   m.shift.assign(n, 0.0);
@@ -40,7 +35,7 @@ bool affine(const Node& node, bool constant_first, const std::vector<double>& c,
   return !(node.is("Div") && constant_first);
 }
 
-bool match(const Graph& graph, NodeId id, Match& found) {
+bool match(const Graph& graph, NodeId id, ChannelAffine& found) {
   const Node& node = graph.node(id);
   if (!node.is("Mul") && !node.is("Div") && !node.is("Add") && !node.is("Sub")) return false;
   if (node.in.size() != 2) return false;
@@ -59,19 +54,7 @@ bool match(const Graph& graph, NodeId id, Match& found) {
          affine(node, constant_first, values, found);
 }
 
-int fold_channel_arithmetic(Graph& graph, PassContext& context) {
-  int count = 0;
-  for (const NodeId id : graph.nodes()) {
-    Match found;
-    if (!match(graph, id, found)) continue;
-    if (!context.may_change(graph, id)) break;
-    const NodeId weighted = found.weights.node;
-    if (!scale_and_shift(graph, std::move(found.weights), found.scale, found.shift)) continue;
-    absorb(graph, weighted, id);
-    ++count;
-  }
-  return count;
-}
+int fold_channel_arithmetic(Graph& graph, PassContext& context) { return fold_affine(graph, context, match); }
 
 }  // namespace
 

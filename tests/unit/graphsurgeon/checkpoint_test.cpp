@@ -12,21 +12,11 @@
 #include "engine/base/paths.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
 #include "graphsurgeon/safetensors.h"
+#include "tests/unit/errors.h"
 #include "tests/unit/test_paths.h"
 
 namespace pare {
 namespace {
-
-template <typename F>
-Error error_of(F body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return Error(ErrorCode::kInternal, "none");
-}
 
 std::string all_of(const Error& error) {
   return error.what() + std::string("|") + error.where() + "|" + error.hint();
@@ -63,7 +53,7 @@ TEST_F(CheckpointFolder, HeaderLengthsAreNotBelieved) {
   for (const std::uint64_t length :
        {std::uint64_t{1} << 63, UINT64_MAX, std::uint64_t{101} << 20, std::uint64_t{9}}) {
     put("model.safetensors", std::string(reinterpret_cast<const char*>(&length), sizeof length) + "{}      ");
-    const Error error = error_of([&] { open_safetensors_weights(folder_); });
+    const Error error = thrown_by([&] { open_safetensors_weights(folder_); });
     EXPECT_EQ(error.code(), ErrorCode::kBadFile) << length;
     EXPECT_NE(all_of(error).find("model.safetensors"), std::string::npos);
   }
@@ -73,7 +63,7 @@ TEST_F(CheckpointFolder, UnknownTypesAreNamed) {
   put("model.safetensors",
       safetensors_bytes(R"({"a.weight":{"dtype":"F7","shape":[8],"data_offsets":[0,8]}})",
                         std::string(8, '\0')));
-  const Error error = error_of([&] { open_safetensors_weights(folder_); });
+  const Error error = thrown_by([&] { open_safetensors_weights(folder_); });
   EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
   EXPECT_NE(all_of(error).find("F7"), std::string::npos) << all_of(error);
   EXPECT_NE(all_of(error).find("a.weight"), std::string::npos);
@@ -107,7 +97,7 @@ TEST_F(CheckpointFolder, ShardsComeTogetherByTheIndex) {
   EXPECT_EQ(store->find("y")->file, "b.safetensors");
   EXPECT_EQ(store->bytes(), 16);
   EXPECT_EQ(store->find("z"), nullptr);
-  EXPECT_EQ(error_of([&] { store->get("z"); }).code(), ErrorCode::kBadFile);
+  EXPECT_EQ(thrown_by([&] { store->get("z"); }).code(), ErrorCode::kBadFile);
 }
 
 TEST_F(CheckpointFolder, AnIndexThatLiesIsFoundOut) {
@@ -127,7 +117,7 @@ TEST_F(CheckpointFolder, AnIndexThatLiesIsFoundOut) {
   put_tensor("b.safetensors", "y");
   for (const auto& c : cases) {
     put("model.safetensors.index.json", std::string(R"({"weight_map":)") + c.map + "}");
-    const Error error = error_of([&] { open_safetensors_weights(folder_); });
+    const Error error = thrown_by([&] { open_safetensors_weights(folder_); });
     EXPECT_EQ(error.code(), ErrorCode::kBadFile);
     EXPECT_NE(all_of(error).find(c.word), std::string::npos) << all_of(error);
   }
@@ -137,10 +127,10 @@ TEST_F(CheckpointFolder, MissingShardsAreCountedWithoutAnIndex) {
   put_tensor("model-00001-of-00003.safetensors", "x");
   put_tensor("model-00003-of-00003.safetensors", "y");
   EXPECT_NE(
-      all_of(error_of([&] { open_safetensors_weights(folder_); })).find("one of 3 shards, and 2 are here"),
+      all_of(thrown_by([&] { open_safetensors_weights(folder_); })).find("one of 3 shards, and 2 are here"),
       std::string::npos);
   put_tensor("model-00002-of-00003.safetensors", "x");
-  EXPECT_NE(all_of(error_of([&] { open_safetensors_weights(folder_); })).find("'x' is in"),
+  EXPECT_NE(all_of(thrown_by([&] { open_safetensors_weights(folder_); })).find("'x' is in"),
             std::string::npos);
   put_tensor("model-00002-of-00003.safetensors", "z");
   EXPECT_EQ(open_safetensors_weights(folder_)->entries().size(), 3u);
@@ -163,7 +153,7 @@ TEST_F(CheckpointFolder, ConfigAndWeightsMustAgree) {
   };
   for (const auto& c : cases) {
     copy_llama(c.change);
-    const Error error = error_of([&] { build_graph(open_checkpoint(folder_)); });
+    const Error error = thrown_by([&] { build_graph(open_checkpoint(folder_)); });
     EXPECT_TRUE(error.code() == ErrorCode::kBadFile || error.code() == ErrorCode::kUnsupported);
     EXPECT_NE(all_of(error).find(c.word), std::string::npos) << all_of(error);
   }
@@ -171,7 +161,7 @@ TEST_F(CheckpointFolder, ConfigAndWeightsMustAgree) {
 
 TEST_F(CheckpointFolder, UnknownFamiliesAreComparedWithTheNearest) {
   copy_llama({{"model_type", "lama"}});
-  const Error error = error_of([&] { build_graph(open_checkpoint(folder_)); });
+  const Error error = thrown_by([&] { build_graph(open_checkpoint(folder_)); });
   EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
   const std::string text = all_of(error);
   for (const char* word : {"'lama'", "Qwen 3", "Gemma 2", "BERT", "the nearest by its weights is Llama"})
@@ -182,7 +172,7 @@ TEST_F(CheckpointFolder, UnknownFamiliesAreComparedWithTheNearest) {
   config["model_type"] = "qwen9";
   put("config.json", dump(config));
   put("model.safetensors", read_text_file(from + "/model.safetensors", 1 << 20));
-  EXPECT_NE(all_of(error_of([&] { build_graph(open_checkpoint(folder_)); })).find("is Qwen 3,"),
+  EXPECT_NE(all_of(thrown_by([&] { build_graph(open_checkpoint(folder_)); })).find("is Qwen 3,"),
             std::string::npos);
 }
 
@@ -199,7 +189,7 @@ TEST_F(CheckpointFolder, NanWeightsAreNamedAndCounted) {
   const std::size_t at = 8 + header + entry["data_offsets"][0].get<std::size_t>();
   for (const std::size_t i : {0, 5, 9}) bytes.replace(at + 2 * i, 2, i == 9 ? "\x80\xff" : "\xc0\x7f");
   put("model.safetensors", bytes);
-  const Error error = error_of([&] { build_graph(open_checkpoint(folder_)); });
+  const Error error = thrown_by([&] { build_graph(open_checkpoint(folder_)); });
   EXPECT_EQ(error.code(), ErrorCode::kBadFile);
   EXPECT_NE(all_of(error).find("'model.layers.1.mlp.up_proj.weight' has 2 NaN and 1 infinite"),
             std::string::npos)

@@ -88,12 +88,17 @@ TEST(QuantizedFiles, CompressedTensorsGoldenWords) {
     EXPECT_EQ(values_of<std::int64_t>(tensors.at("weight_shape")), (std::vector<std::int64_t>{3, 64}));
     EXPECT_EQ(tensors.at("weight_scale").dims(), (Dims{3, 1}));
     EXPECT_EQ(tensors.at("weight_scale").dtype(), DType::kBF16);
-    // The same codes as unsigned numbers with the middle zero point: the same words.
+    // The same codes as unsigned numbers with the middle zero point are the same layer.
     QuantizedLinear turned = layer;
-    to_unsigned(turned);
+    const int middle = 1 << (bits - 1);
+    for (std::uint8_t& code : turned.codes)
+      code = static_cast<std::uint8_t>(static_cast<std::int8_t>(code) + middle);
+    turned.zero_points.assign(turned.scales.size(), middle);
+    turned.weights.symmetric = false;
+    turned.weights.codes = DType::kU8;
     to_signed(turned);
     EXPECT_EQ(turned.codes, layer.codes);
-    EXPECT_TRUE(turned.weights.symmetric);
+    EXPECT_TRUE(turned.weights.symmetric && turned.zero_points.empty());
   }
   const Json& zp = all["ct_pack_zp_int4"];
   QuantizedLinear layer = integers(16, 64, 4, 32, DType::kI4, DType::kBF16);

@@ -18,21 +18,11 @@
 #include "graphsurgeon/checkpoint/dialect.h"
 #include "graphsurgeon/checkpoint/read_quantized.h"
 #include "graphsurgeon/safetensors.h"
+#include "tests/unit/errors.h"
 #include "tests/unit/test_paths.h"
 
 namespace pare {
 namespace {
-
-template <typename F>
-Error error_of(F body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return Error(ErrorCode::kInternal, "none");
-}
 
 std::string all_of(const Error& error) {
   return error.what() + std::string("|") + error.where() + "|" + error.hint();
@@ -249,7 +239,7 @@ TEST_P(QuantizedLie, IsNamed) {
     data += bytes;
   }
   write_file_atomically(folder + "/model.safetensors", safetensors_bytes(header, data));
-  const Error error = error_of([&] { build_graph(open_checkpoint(folder)); });
+  const Error error = thrown_by([&] { build_graph(open_checkpoint(folder)); });
   EXPECT_EQ(error.code(), lie.code) << all_of(error);
   EXPECT_NE(all_of(error).find(lie.said), std::string::npos) << all_of(error);
   remove_tree(folder);

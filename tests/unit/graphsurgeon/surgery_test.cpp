@@ -13,21 +13,11 @@
 #include "graphsurgeon/rename.h"
 #include "graphsurgeon/set_shape.h"
 #include "graphsurgeon/simplify.h"
+#include "tests/unit/errors.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 
 namespace pare {
 namespace {
-
-template <typename Body>
-Error error_of(const Body& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return Error(ErrorCode::kInternal, "none");
-}
 
 constexpr const char* kChain =
     R"(g (float[N,2] x, float[N,2] u) => (float[N,2] y, float[N,2] z) <float[2,2] w = {1,2,3,4}> {
@@ -84,7 +74,7 @@ TEST(Extract, SaysWhatIsWrong) {
   for (const auto& c : cases) {
     Graph graph = text_graph(17, kChain);
     const std::string before = to_text(graph);
-    const Error error = error_of([&] { extract(graph, c.options); });
+    const Error error = thrown_by([&] { extract(graph, c.options); });
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
     EXPECT_NE(std::string(error.what()).find(c.message), std::string::npos) << error.what();
     EXPECT_EQ(to_text(graph), before);
@@ -127,9 +117,9 @@ TEST(Prune, RefusesNoOutputs) {
   Graph graph = text_graph(17, kChain);
   PruneOptions options;
   options.drop_outputs = {"y", "z"};
-  EXPECT_EQ(error_of([&] { prune(graph, options); }).code(), ErrorCode::kUsage);
+  EXPECT_EQ(thrown_by([&] { prune(graph, options); }).code(), ErrorCode::kUsage);
   options.drop_outputs = {"a"};
-  EXPECT_NE(error_of([&] { prune(graph, options); }).hint().find("'y', 'z'"), std::string::npos);
+  EXPECT_NE(thrown_by([&] { prune(graph, options); }).hint().find("'y', 'z'"), std::string::npos);
 }
 
 // --- set-shape
@@ -174,7 +164,7 @@ TEST(SetShape, SaysContradictions) {
   const auto refused = [](const SetShapeOptions& options) {
     Graph graph = text_graph(17, kChain);
     const std::string before = to_text(graph);
-    const Error error = error_of([&] { set_shapes(graph, options); });
+    const Error error = thrown_by([&] { set_shapes(graph, options); });
     EXPECT_EQ(error.code(), ErrorCode::kUsage) << error.what();
     EXPECT_EQ(to_text(graph), before);
     return std::string(error.what());
@@ -201,7 +191,7 @@ TEST(SetShape, ReadsSizes) {
   EXPECT_EQ(to_string(Shape(parse_dims("7"))), "[7]");
   EXPECT_TRUE(parse_dims("").empty());
   for (const char* text : {"1,", "x", "1xx2", "-1,2", "2a,3", "1 2", "99999999999999999999"})
-    EXPECT_EQ(error_of([&] { parse_dims(text); }).code(), ErrorCode::kUsage) << text;
+    EXPECT_EQ(thrown_by([&] { parse_dims(text); }).code(), ErrorCode::kUsage) << text;
 }
 
 // --- rename
@@ -253,12 +243,12 @@ TEST(Rename, SaysWhatIsWrong) {
   for (const auto& c : cases) {
     Graph graph = text_graph(17, kChain);
     const std::string before = to_text(graph);
-    const Error error = error_of([&] { rename(graph, {parse_renaming(c.what, c.text)}); });
+    const Error error = thrown_by([&] { rename(graph, {parse_renaming(c.what, c.text)}); });
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
     EXPECT_NE(std::string(error.what()).find(c.message), std::string::npos) << error.what();
     EXPECT_EQ(to_text(graph), before);
   }
-  EXPECT_EQ(error_of([] { parse_renaming(RenameWhat::kValue, "x"); }).code(), ErrorCode::kUsage);
+  EXPECT_EQ(thrown_by([] { parse_renaming(RenameWhat::kValue, "x"); }).code(), ErrorCode::kUsage);
 }
 
 // --- bisect

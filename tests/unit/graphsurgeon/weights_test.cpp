@@ -16,22 +16,12 @@
 #include "graphsurgeon/onnx/write.h"
 #include "graphsurgeon/safetensors.h"
 #include "graphsurgeon/weights_apart.h"
+#include "tests/unit/errors.h"
 #include "tests/unit/graphsurgeon/models.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 
 namespace pare {
 namespace {
-
-template <typename Body>
-Error error_of(const Body& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return Error(ErrorCode::kInternal, "none");
-}
 
 int count(const Graph& graph, const char* op) {
   int n = 0;
@@ -81,11 +71,11 @@ TEST(ConvertPrecision, BlockedAndExcludedStayFloat) {
   EXPECT_EQ(report.kept[0].why, "blocked operator");
   EXPECT_EQ(report.casts, 2) << "in front of Softmax instead of behind it";
   options.blocked = {"Softmaxx"};
-  EXPECT_NE(error_of([&] { convert_precision(graph, options, {}); }).hint().find("Softmax"),
+  EXPECT_NE(thrown_by([&] { convert_precision(graph, options, {}); }).hint().find("Softmax"),
             std::string::npos);
   options.blocked.clear();
   options.exclude = {"nobody"};
-  EXPECT_EQ(error_of([&] { convert_precision(graph, options, {}); }).code(), ErrorCode::kUsage);
+  EXPECT_EQ(thrown_by([&] { convert_precision(graph, options, {}); }).code(), ErrorCode::kUsage);
 }
 
 TEST(ConvertPrecision, WhatOverflowsStaysFloat) {
@@ -224,7 +214,7 @@ TEST(StripWeights, RefitTakesOtherWeights) {
   weights["w"] = Tensor::from(DType::kF32, {2, 2}, std::vector<float>{4, 3, 2, 1});
   Graph other = graph;
   EXPECT_EQ(restore_weights(other, weights).changed, 1);
-  const Error error = error_of([&] { restore_weights(graph, weights, true); });
+  const Error error = thrown_by([&] { restore_weights(graph, weights, true); });
   EXPECT_NE(std::string(error.what()).find("'w' is not the one"), std::string::npos) << error.what();
 }
 
@@ -233,7 +223,7 @@ TEST(StripWeights, SaysWhichTensorIsWrong) {
   const auto weights = strip_weights(graph, everything());
   const std::string before = to_text(graph);
   const auto refused = [&](std::map<std::string, Tensor> source) {
-    const Error error = error_of([&] { restore_weights(graph, source); });
+    const Error error = thrown_by([&] { restore_weights(graph, source); });
     EXPECT_EQ(error.code(), ErrorCode::kBadFile);
     EXPECT_EQ(to_text(graph), before);
     return std::string(error.what());
@@ -244,9 +234,9 @@ TEST(StripWeights, SaysWhichTensorIsWrong) {
   source = weights;
   source.erase("w");
   EXPECT_NE(refused(source).find("no tensor 'w'"), std::string::npos);
-  EXPECT_EQ(error_of([&] { strip_weights(graph, everything()); }).code(), ErrorCode::kUsage);
+  EXPECT_EQ(thrown_by([&] { strip_weights(graph, everything()); }).code(), ErrorCode::kUsage);
   Graph whole = text_graph(17, kTwoBranches);
-  EXPECT_EQ(error_of([&] { restore_weights(whole, weights); }).code(), ErrorCode::kUsage);
+  EXPECT_EQ(thrown_by([&] { restore_weights(whole, weights); }).code(), ErrorCode::kUsage);
 }
 
 // --- diff
@@ -375,14 +365,14 @@ TEST_F(SafetensorsFile, RefusesWhatIsDamaged) {
   };
   for (const auto& c : cases) {
     write(c.header, std::string(c.bytes, 'x'));
-    const Error error = error_of([&] { read_safetensors(path_); });
+    const Error error = thrown_by([&] { read_safetensors(path_); });
     EXPECT_TRUE(error.code() == ErrorCode::kBadFile || error.code() == ErrorCode::kUnsupported)
         << c.header << error.what();
   }
   put("short");
-  EXPECT_EQ(error_of([&] { read_safetensors(path_); }).code(), ErrorCode::kBadFile);
+  EXPECT_EQ(thrown_by([&] { read_safetensors(path_); }).code(), ErrorCode::kBadFile);
   put(std::string(8, '\xff'));
-  EXPECT_EQ(error_of([&] { read_safetensors(path_); }).code(), ErrorCode::kBadFile);
+  EXPECT_EQ(thrown_by([&] { read_safetensors(path_); }).code(), ErrorCode::kBadFile);
 }
 
 }  // namespace
