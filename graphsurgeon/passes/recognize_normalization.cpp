@@ -86,8 +86,8 @@ int recognize_layer_normalization(Graph& graph, PassContext& context) {
   for (const bool with_bias : {true, false})  // the scaled value is part of the shifted one
     for (const NodeId id : graph.nodes()) {
       const Node& node = graph.node(id);
-      if (graph.users(node.out.at(0)).empty() && !graph.is_output(node.out[0])) continue;  // taken already
-      if (node.out.size() != 1 || !(with_bias ? node.is("Add") : node.is("Mul"))) continue;
+      if (!(with_bias ? node.is("Add") : node.is("Mul"))) continue;
+      if (graph.users(node.out[0]).empty() && !graph.is_output(node.out[0])) continue;  // taken already
       Match found;
       if (with_bias ? !shifted(graph, node, found) : !scaled(graph, node.out[0], true, found)) continue;
       if (!context.may_change(graph, id)) return count;

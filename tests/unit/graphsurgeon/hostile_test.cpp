@@ -9,9 +9,11 @@
 
 #include "engine/base/error.h"
 #include "engine/base/paths.h"
+#include "engine/ir/schema.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/onnx/proto.h"
 #include "graphsurgeon/onnx/read.h"
+#include "graphsurgeon/passes/passes.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 
 namespace pare {
@@ -340,6 +342,65 @@ TEST(LoadModel, SaysWhatItCannotOpen) {
     }
   }
   remove_tree(folder);
+}
+
+// Nodes that nobody reads from, that read nothing, or that leave everything out, known and unknown operators:
+// what verify() takes, every pass takes.
+TEST(Hostile, EveryPassTakesNodesWithoutInputsOrOutputs) {
+  Graph graph;
+  Value value;
+  value.name = "x";
+  value.dtype = DType::kF32;
+  value.shape = Shape(Dims{2, 3});
+  const ValueId x = graph.add_value(value);
+  graph.inputs = {x};
+  int taken = 0;
+  const auto add = [&](std::string_view domain, std::string_view op, std::vector<ValueId> in,
+                       std::size_t outputs, bool named) {
+    Graph before = graph;
+    Node node;
+    node.domain = domain;
+    node.op = op;
+    node.in = std::move(in);
+    for (std::size_t i = 0; i < outputs; ++i) {
+      value.name = "v" + std::to_string(taken) + "_" + std::to_string(i);
+      value.dtype = DType::kUndefined;
+      value.shape = Shape();
+      node.out.push_back(named ? graph.add_value(value) : ValueId::kNone);
+    }
+    try {
+      graph.add_node(std::move(node));
+      verify(graph);
+      ++taken;
+    } catch (const Error&) {
+      graph = std::move(before);
+    }
+  };
+  add("made.up", "Nothing", {}, 0, false);
+  add("made.up", "Sink", {x}, 0, false);
+  add("made.up", "LeftOut", {ValueId::kNone}, 1, false);
+  add("made.up", "Source", {}, 1, true);
+  for (const OpSchema* schema : all_schemas()) {
+    const auto least = static_cast<std::size_t>(schema->min_in);
+    const auto outputs = static_cast<std::size_t>(std::max(schema->min_out, 1));
+    for (const ValueId id : {x, ValueId::kNone})
+      for (const bool named : {false, true})
+        add(schema->domain, schema->op, std::vector<ValueId>(least, id), outputs, named);
+  }
+  EXPECT_GT(taken, 100);
+  graph.outputs = {x};
+  for (const Pass* pass : all_passes()) {
+    Graph changed = graph;
+    const Pass* const alone[] = {pass};
+    RunPassesOptions options;
+    options.context.growth_left = 1 << 20;
+    try {
+      run_passes(changed, alone, options);
+    } catch (const Error& error) {  // a shape that a node cannot have, said by the rule
+      EXPECT_TRUE(error.code() == ErrorCode::kBadFile || error.code() == ErrorCode::kUnsupported)
+          << pass->name << ": " << error.what();
+    }
+  }
 }
 
 }  // namespace
