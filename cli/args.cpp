@@ -10,20 +10,42 @@ namespace pare {
 namespace {
 constexpr std::size_t kColumns = 98;     // of help text
 constexpr std::size_t kHelpColumn = 28;  // where explanations begin
+
+// "a, b or c"
+std::string listed(const std::vector<std::string>& words) {
+  std::string out;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    out += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  return out;
+}
 }  // namespace
 
-struct Args::Item {
-  std::string names, value, help, key;
-  bool positional = false, required = false, many = false, common = false;
-  CLI::Option* option = nullptr;
-};
+std::vector<std::string> Argument::spellings() const {
+  std::vector<std::string> out;
+  for (std::size_t begin = 0; begin <= names.size();) {
+    std::size_t comma = names.find(',', begin);
+    if (comma == std::string::npos) comma = names.size();
+    out.push_back(names.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return out;
+}
+
+std::string Argument::long_name() const { return spellings().back(); }
 
 struct Args::Impl {
   std::string command, what;
   CLI::App app;
-  std::vector<Item> items;
+  std::vector<Argument> arguments;
+  std::vector<CLI::Option*> options;  // of each of them
   std::vector<std::string> examples;
   bool common = false;
+
+  void add(Argument argument, CLI::Option* option) {
+    argument.common = common;
+    arguments.push_back(std::move(argument));
+    options.push_back(option);
+  }
 };
 
 Args::Args(std::string command, std::string what) : impl_(std::make_unique<Impl>()) {
@@ -34,107 +56,113 @@ Args::Args(std::string command, std::string what) : impl_(std::make_unique<Impl>
 }
 Args::~Args() = default;
 
-Args::Item& Args::add(Item item) {
-  item.common = impl_->common;
-  impl_->items.push_back(std::move(item));
-  return impl_->items.back();
-}
-
 namespace {
 
 // One value an occurrence: the parser would otherwise swallow what follows, and split at commas and brackets.
 CLI::Option* one_value(CLI::Option* option) { return option->expected(1)->delimiter('\0'); }
 
+Argument named(const char* names, const char* value, const char* help, const char* key, Argument::Type type) {
+  Argument argument;
+  argument.names = names;
+  argument.value = value;
+  argument.help = help;
+  argument.key = key;
+  argument.type = type;
+  return argument;
+}
+
+Argument in_place(const char* name, const char* help, bool required) {
+  Argument argument = named(name, "", help, "", Argument::Type::kText);
+  argument.positional = true;
+  argument.required = required;
+  return argument;
+}
+
 }  // namespace
 
 Args& Args::positional(const char* name, std::string& into, const char* help, bool required) {
-  Item item;
-  item.names = name;
-  item.help = help;
-  item.positional = true;
-  item.required = required;
-  item.option = impl_->app.add_option(name, into)->required(required);
-  add(item);
+  impl_->add(in_place(name, help, required), impl_->app.add_option(name, into)->required(required));
   return *this;
 }
 
 Args& Args::positionals(const char* name, std::vector<std::string>& into, const char* help) {
-  Item item;
-  item.names = name;
-  item.help = help;
-  item.positional = item.required = item.many = true;
-  item.option = impl_->app.add_option_function<std::vector<std::string>>(
+  Argument argument = in_place(name, help, true);
+  argument.many = true;
+  CLI::Option* option = impl_->app.add_option_function<std::vector<std::string>>(
       name, [&into](const std::vector<std::string>& values) { into = values; });
-  item.option->required()->expected(1, 1 << 20);
-  add(item);
+  impl_->add(std::move(argument), option->required()->expected(1, 1 << 20));
   return *this;
 }
 
 Args& Args::option(const char* names, const char* value, std::string& into, const char* help,
                    const char* key) {
-  Item item;
-  item.names = names;
-  item.value = value;
-  item.help = help;
-  item.key = key;
-  item.option = one_value(
-      impl_->app.add_option_function<std::string>(names, [&into](const std::string& text) { into = text; }));
-  add(item);
+  Argument argument = named(names, value, help, key, Argument::Type::kText);
+  argument.fallback = into;
+  impl_->add(std::move(argument), one_value(impl_->app.add_option_function<std::string>(
+                                      names, [&into](const std::string& text) { into = text; })));
   return *this;
 }
 
+// What is not above zero stands for "not given", and help says in words what happens then.
 Args& Args::option(const char* names, const char* value, std::int64_t& into, const char* help,
                    const char* key) {
-  Item item;
-  item.names = names;
-  item.value = value;
-  item.help = help;
-  item.key = key;
-  item.option = one_value(impl_->app.add_option(names, into));
-  add(item);
+  Argument argument = named(names, value, help, key, Argument::Type::kInteger);
+  if (into > 0) argument.fallback = fmt::format("{}", into);
+  impl_->add(std::move(argument), one_value(impl_->app.add_option(names, into)));
   return *this;
 }
 
 Args& Args::option(const char* names, const char* value, double& into, const char* help, const char* key) {
-  Item item;
-  item.names = names;
-  item.value = value;
-  item.help = help;
-  item.key = key;
-  item.option = one_value(impl_->app.add_option(names, into));
-  add(item);
+  Argument argument = named(names, value, help, key, Argument::Type::kNumber);
+  if (into > 0) argument.fallback = fmt::format("{}", into);
+  impl_->add(std::move(argument), one_value(impl_->app.add_option(names, into)));
   return *this;
 }
 
 Args& Args::option(const char* names, const char* value, std::vector<std::string>& into, const char* help,
                    const char* key) {
-  Item item;
-  item.names = names;
-  item.value = value;
-  item.help = help;
-  item.key = key;
-  item.many = true;
-  item.option = impl_->app.add_option_function<std::string>(
+  Argument argument = named(names, value, help, key, Argument::Type::kText);
+  argument.many = true;
+  CLI::Option* option = impl_->app.add_option_function<std::string>(
       names, [&into](const std::string& text) { into.push_back(text); });
-  one_value(item.option)->trigger_on_parse();
-  item.option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  add(item);
+  one_value(option)->trigger_on_parse()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  impl_->add(std::move(argument), option);
   return *this;
 }
 
 Args& Args::flag(const char* names, bool& into, const char* help, const char* key) {
-  Item item;
-  item.names = names;
-  item.help = help;
-  item.key = key;
-  item.option = impl_->app.add_flag_callback(names, [&into] { into = true; });
-  add(item);
+  impl_->add(named(names, "", help, key, Argument::Type::kFlag),
+             impl_->app.add_flag_callback(names, [&into] { into = true; }));
   return *this;
 }
 
 Args& Args::required() {
-  impl_->items.back().required = true;
-  impl_->items.back().option->required();
+  impl_->arguments.back().required = true;
+  impl_->options.back()->required();
+  return *this;
+}
+
+Args& Args::one_of(std::vector<std::string> choices, Choices how) {
+  Argument& argument = impl_->arguments.back();
+  argument.choices = std::move(choices);
+  argument.explained = how == Choices::kExplained;
+  const std::vector<std::string> known = argument.choices;
+  const std::string name = argument.long_name(), where = "pare " + impl_->command;
+  impl_->options.back()->check([known, name, where](const std::string& text) {
+    std::vector<const char*> words;
+    for (const std::string& choice : known) {
+      const std::size_t open = choice.find("(...)");
+      if (choice == text || (open != std::string::npos && text.back() == ')' &&
+                             text.compare(0, open + 1, choice, 0, open + 1) == 0))
+        return std::string();
+      words.push_back(choice.c_str());
+    }
+    const std::string near = nearest_word(text, words.data(), words.size());
+    throw make_error(ErrorCode::kUsage, "{} cannot be '{}'", name, text)
+        .at(where)
+        .hint(near.empty() ? listed(known)
+                           : fmt::format("did you mean '{}'? It may be {}", near, listed(known)));
+  });
   return *this;
 }
 
@@ -148,29 +176,16 @@ Args& Args::example(const char* line) {
   return *this;
 }
 
-namespace {
-
-// "-o,--output" -> {"-o", "--output"}
-std::vector<std::string> split_names(const std::string& names) {
-  std::vector<std::string> out;
-  for (std::size_t begin = 0; begin <= names.size();) {
-    std::size_t comma = names.find(',', begin);
-    if (comma == std::string::npos) comma = names.size();
-    out.push_back(names.substr(begin, comma - begin));
-    begin = comma + 1;
-  }
-  return out;
-}
-
-}  // namespace
+const std::vector<Argument>& Args::arguments() const { return impl_->arguments; }
+const std::vector<std::string>& Args::examples() const { return impl_->examples; }
 
 // The parser would complain about what is missing before what is misspelt.
 void Args::refuse_unknown(const std::vector<std::string>& arguments) const {
   std::vector<std::string> known;
   std::vector<bool> takes_value;
-  for (const Item& item : impl_->items) {
+  for (const Argument& item : impl_->arguments) {
     if (item.positional) continue;
-    for (std::string& name : split_names(item.names)) {
+    for (std::string& name : item.spellings()) {
       known.push_back(std::move(name));
       takes_value.push_back(!item.value.empty());
     }
@@ -222,55 +237,80 @@ void Args::parse(const std::vector<std::string>& arguments) {
 
 std::string Args::usage() const {
   std::string line = "pare " + impl_->command;
-  for (const Item& item : impl_->items) {
+  for (const Argument& item : impl_->arguments) {
     if (item.common) continue;
     if (item.positional)
       line += item.required ? " " + item.names : " [" + item.names + "]";
     else if (item.required)
-      line += " " + split_names(item.names).back() + " " + item.value;
+      line += " " + item.long_name() + " " + item.value;
     if (item.positional && item.many) line += "...";
   }
   bool more = false;
-  for (const Item& item : impl_->items) more = more || (!item.positional && !item.required && !item.common);
+  for (const Argument& item : impl_->arguments)
+    more = more || (!item.positional && !item.required && !item.common);
   return line + (more ? " [options]" : "");
+}
+
+namespace {
+
+// "  --threads N               threads (results do not depend on it)", wrapped behind its column.
+std::string help_lines(const Argument& item) {
+  std::string out, left = "  ";
+  const std::vector<std::string> names = item.spellings();
+  for (std::size_t i = 0; i < names.size(); ++i) left += (i == 0 ? "" : ", ") + names[i];
+  if (!item.value.empty()) left += " " + item.value;
+  if (item.many && !item.positional) left += " ...";
+  // The sentence, the choices, the default.
+  std::string right = item.help, fallback;
+  if (const std::size_t at = right.find("(default"); at != std::string::npos) {
+    fallback = right.substr(at);
+    right.erase(at > 0 ? at - 1 : 0);
+  } else if (!item.fallback.empty()) {
+    fallback = fmt::format("(default {})", item.fallback);
+  }
+  if (!item.choices.empty() && !item.explained) right += (right.empty() ? "" : ": ") + listed(item.choices);
+  if (!fallback.empty()) right += " " + fallback;
+  if (!item.key.empty()) right += fmt::format(" [{}]", item.key);
+  if (left.size() + 2 > kHelpColumn) {
+    out += left + "\n";
+    left.clear();
+  }
+  std::string line = left + std::string(kHelpColumn - left.size(), ' ');
+  for (std::size_t begin = 0; begin < right.size();) {
+    std::size_t space = right.find(' ', begin);
+    if (space == std::string::npos) space = right.size();
+    const std::string word = right.substr(begin, space - begin);
+    if (line.size() + word.size() + 1 > kColumns && line.size() > kHelpColumn) {
+      out += line + "\n";
+      line = std::string(kHelpColumn, ' ');
+    }
+    if (line.size() > kHelpColumn) line += " ";
+    line += word;
+    begin = space + 1;
+  }
+  return out + line + "\n";
+}
+
+}  // namespace
+
+std::string Args::common_help() const {
+  std::string out;
+  for (const Argument& item : impl_->arguments)
+    if (item.common) out += help_lines(item);
+  return out;
 }
 
 std::string Args::help() const {
   std::string out = fmt::format("pare {}: {}\n\n  {}\n\n", impl_->command, impl_->what, usage());
-  for (const Item& item : impl_->items) {
+  bool some = false;
+  for (const Argument& item : impl_->arguments) {
     if (item.common) continue;
-    std::string left = "  ";
-    const std::vector<std::string> names = split_names(item.names);
-    for (std::size_t i = 0; i < names.size(); ++i) left += (i == 0 ? "" : ", ") + names[i];
-    if (!item.value.empty()) left += " " + item.value;
-    if (item.many && !item.positional) left += " ...";
-    std::string right = item.help;
-    if (!item.key.empty()) right += fmt::format(" [{}]", item.key);
-    if (left.size() + 2 > kHelpColumn) {
-      out += left + "\n";
-      left.clear();
-    }
-    // Words of the explanation, wrapped behind its column.
-    std::string line = left + std::string(kHelpColumn - left.size(), ' ');
-    for (std::size_t begin = 0; begin < right.size();) {
-      std::size_t space = right.find(' ', begin);
-      if (space == std::string::npos) space = right.size();
-      const std::string word = right.substr(begin, space - begin);
-      if (line.size() + word.size() + 1 > kColumns && line.size() > kHelpColumn) {
-        out += line + "\n";
-        line = std::string(kHelpColumn, ' ');
-      }
-      if (line.size() > kHelpColumn) line += " ";
-      line += word;
-      begin = space + 1;
-    }
-    out += line + "\n";
+    out += help_lines(item);
+    some = true;
   }
-  if (!impl_->examples.empty()) out += "\n";
+  if (some && !impl_->examples.empty()) out += "\n";
   for (const std::string& example : impl_->examples) out += "  " + example + "\n";
-  out +=
-      "\n[name] is the recipe key that says the same. --json, --quiet, --threads and more work everywhere:\n"
-      "`pare --help` lists them.\n";
+  out += "\n[name] is the recipe key that says the same; `pare --help` has the options of every command.\n";
   return out;
 }
 

@@ -1,5 +1,5 @@
-// What a command takes, declared once: parsing, help and "did you mean" all come from it. The argument parser
-// library stays behind args.cpp.
+// What a command takes, declared once: parsing, help, "did you mean", docs/reference.md, man pages and shell
+// completion all come from it. The argument parser library stays behind args.cpp.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,23 @@
 #include <vector>
 
 namespace pare {
+
+// A positional argument or an option, as help and everything that is made of it (cli/description.h) see it.
+struct Argument {
+  enum class Type { kText, kInteger, kNumber, kFlag };
+  std::string names;                 // "-o,--output"; of a positional argument "MODEL"
+  std::string value, help, key;      // as they were declared
+  std::string fallback;              // what holds when it is not given; "" when the help says it in words
+  std::vector<std::string> choices;  // every value that it may have; empty: any, or those of the recipe key
+  Type type = Type::kText;
+  bool explained = false;  // the help has the choices in its own words
+  bool positional = false, required = false, many = false, common = false;
+
+  std::vector<std::string> spellings() const;  // {"-o", "--output"}
+  std::string long_name() const;               // "--output", "MODEL"
+};
+
+enum class Choices { kListed, kExplained };  // whether help lists them behind its sentence
 
 class Args {
  public:
@@ -31,19 +48,24 @@ class Args {
   Args& option(const char* names, const char* value, std::vector<std::string>& into, const char* help,
                const char* key = "");
   Args& flag(const char* names, bool& into, const char* help, const char* key = "");
-  Args& required();                 // the option declared last must be given
+  Args& required();  // the option declared last must be given
+  // What the argument declared last may be: help lists it, parse() refuses anything else. "percentile(...)"
+  // stands for anything between the brackets.
+  Args& one_of(std::vector<std::string> choices, Choices how = Choices::kListed);
   Args& common();                   // later options belong to every command: left out of its help
   Args& example(const char* line);  // shown at the end of help
 
   // Error kUsage: an unknown option (with the nearest one), a missing or malformed value.
   void parse(const std::vector<std::string>& arguments);
   std::string help() const;
+  std::string common_help() const;  // the lines of the common options alone
+  std::string usage() const;        // "pare convert MODEL --output OUT --to FORMAT [options]"
+
+  const std::vector<Argument>& arguments() const;
+  const std::vector<std::string>& examples() const;
 
  private:
-  struct Item;
   struct Impl;
-  Item& add(Item item);
-  std::string usage() const;
   void refuse_unknown(const std::vector<std::string>& arguments) const;
   std::unique_ptr<Impl> impl_;
 };

@@ -26,9 +26,10 @@ class Bench final : public Command {
     args.positional("MODEL", path_, "ONNX file, or an engine that `pare build` wrote")
         .option("--batch", "N", batch_,
                 "samples at a time (default 1; of an engine: the optimum of its profile)")
-        .option("--input-shape", "NAME=1x3x224x224", shapes_, "shape of an input that the model leaves open")
-        .option("--iterations", "N", iterations_, "timed runs (default: about 3 seconds)")
-        .option("--warmup", "N", warmup_, "runs before that (default 3)")
+        .option("--input-shape", "NAME=SIZES", shapes_,
+                "shape of an input that the model leaves open: image=1x3x224x224")
+        .option("--iterations", "N", iterations_, "timed runs (default: as many as take 3 seconds)")
+        .option("--warmup", "N", warmup_, "runs before that")
         .option("--contexts", "N", contexts_, "engines: also the throughput of N contexts at the same time")
         .flag("--profile-layers", profile_, "milliseconds of each node, slowest first")
         .flag("--fake-quant", fake_, "quantized layers as float fake quantization, not integer kernels")

@@ -30,27 +30,30 @@ class Build final : public Command {
   void declare(Args& args) override {
     args.positional("MODEL", path_, "ONNX file, perhaps with Q/DQ")
         .option("-o,--output", "ENGINE", output_, "where to write the engine")
-        .option("--batch", "N", batch_, "samples at a time (default 1)")
-        .option("--input-shape", "NAME=1x3x224x224", shapes_, "shape of an input that the model leaves open")
-        .option(
-            "--precision", "P", precision_,
-            "how float values are stored: fp16 (default on a GPU), bf16, fp32 (on the CPU), or tf32: stored "
-            "as fp32, products in TF32; int8, fp8: fp16, and layers stay as the model's Q/DQ ask for also "
-            "where "
-            "float is faster",
-            "build.precision")
+        .option("--batch", "N", batch_, "samples at a time")
+        .option("--input-shape", "NAME=SIZES", shapes_,
+                "shape of an input that the model leaves open: image=1x3x224x224")
+        .option("--precision", "PRECISION", precision_,
+                "how float values are stored: fp16, bf16, fp32, or tf32: stored as fp32, products in TF32; "
+                "int8, fp8: fp16, and layers stay as the model's Q/DQ ask for also where float is faster "
+                "(default: fp16 on a GPU, fp32 on the CPU)",
+                "build.precision")
+        .one_of({"fp16", "bf16", "fp32", "tf32", "int8", "fp8"}, Choices::kExplained)
         .option("--profile", "NAME=MINxOPTxMAX", profiles_,
-                "sizes that an open dimension may have (once for each): timed at OPT, MIN and MAX prepared")
+                "sizes that an open dimension may have (once for each): timed at OPT, MIN and MAX prepared",
+                "build.profiles")
         .flag("--weights-apart", apart_,
               "weights go to the folder `weights` beside the engine, shared by engines of one model")
-        .option("--portable", "sm_80,sm_90a", portable_,
-                "kernels for these architectures, compiled here without a GPU; tactics are timed where the "
+        .option("--portable", "ARCHITECTURES", portable_,
+                "kernels for these (sm_80,sm_90a), compiled here without a GPU; tactics are timed where the "
                 "engine "
                 "is first loaded")
         .flag("--fake-quant", fake_, "quantized layers as float fake quantization, not integer kernels")
-        .option("--timing-cache", "FILE", cache_, "tactics timed before; new ones are added")
-        .flag("--require-cached-tactics", require_, "a layer that is not in the cache is an error")
-        .option("--tactics", "GROUP", only_, "only these: mma, cublaslt, cudnn, rows ... (again for more)")
+        .option("--timing-cache", "FILE", cache_, "tactics timed before; new ones are added",
+                "build.timing_cache")
+        .flag("--require-cached-tactics", require_, "a layer that is not in the cache is an error",
+              "build.require_cached_tactics")
+        .option("--tactics", "GROUP", only_, "only these: mma, cublaslt, cudnn, rows and others")
         .option("--refit", "ENGINE", refit_,
                 "tactics and kernels of this engine with the model's weights: the same graph, no GPU is used")
         .flag("--plan-only", plan_only_,

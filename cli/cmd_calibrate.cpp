@@ -27,7 +27,7 @@ class Calibrate final : public Command {
         .required()
         .option("-o,--output", "STATS.h5", output_, "where to write the statistics")
         .required()
-        .option("--samples", "N", samples_, "only the first N", "datasets.NAME.samples")
+        .option("--samples", "N", samples_, "only the first N (default: all)", "datasets.NAME.samples")
         .option("--batch", "N", batch_, "samples at a time; the result does not depend on it",
                 "datasets.NAME.batch")
         .flag("--per-channel", per_channel_, "a histogram for each channel as well, for granularity: channel")

@@ -14,10 +14,6 @@
 namespace pare {
 namespace {
 
-constexpr const char* kForms[] = {"qdq",     "qoperator", "onnx", "float",   "compressed_tensors",
-                                  "autoawq", "awq",       "gptq", "gptq_v2", "modelopt",
-                                  "gguf"};
-
 class Convert final : public Command {
  public:
   const char* name() const override { return "convert"; }
@@ -26,7 +22,7 @@ class Convert final : public Command {
   }
 
   void declare(Args& args) override {
-    args.positional("IN", path_,
+    args.positional("MODEL", path_,
                     "ONNX file; for onnx a checkpoint folder or GGUF file; else a checkpoint folder", true)
         .option("-o,--output", "OUT", output_, "where to write the result")
         .required()
@@ -35,6 +31,9 @@ class Convert final : public Command {
                 "checkpoint); of a quantized checkpoint compressed_tensors, autoawq, gptq, gptq_v2, modelopt "
                 "or gguf "
                 "with the same codes and scales, float (dequantized)")
+        .one_of({"qdq", "qoperator", "onnx", "float", "compressed_tensors", "autoawq", "gptq", "gptq_v2",
+                 "modelopt", "gguf"},
+                Choices::kExplained)
         .required()
         .flag("--with-cache", cache_,
               "onnx: with inputs and outputs for keys and values, for a token at a time")
@@ -44,14 +43,6 @@ class Convert final : public Command {
   }
 
   int run(Context& context) override {
-    if (std::none_of(std::begin(kForms), std::end(kForms), [&](const char* form) { return to_ == form; })) {
-      const std::string nearest = nearest_word(to_, kForms, std::size(kForms));
-      throw make_error(ErrorCode::kUsage, "--to {} is not a form", to_)
-          .hint(nearest.empty()
-                    ? "Choose qdq, qoperator, onnx, float, compressed_tensors, autoawq, gptq, gptq_v2, "
-                      "modelopt or gguf."
-                    : fmt::format("Was '{}' meant?", nearest));
-    }
     if (to_ == "onnx") return export_checkpoint(context);
     if (cache_) throw make_error(ErrorCode::kUsage, "--with-cache is for --to onnx").at("--with-cache");
     if (Dialect dialect; to_ == "float" || dialect_from_name(to_, dialect))

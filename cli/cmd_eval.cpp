@@ -15,6 +15,7 @@
 #include "eval/metric_table.h"
 #include "eval/report_render.h"
 #include "graphsurgeon/load.h"
+#include "recipes/grammar/recipe_keys.h"
 #include "recipes/report_files.h"
 
 namespace pare {
@@ -30,20 +31,22 @@ class Eval final : public Command {
         .option("--data", "DATA", data_, kDataHelp, "evaluate.data")
         .required()
         .option("--reference", "MODEL", reference_, "the original, for comparisons and drops", "model.path")
-        .option("--metric", "M", metrics_,
-                "top1, top5, cer (labels); perplexity, kl, token_agreement (text); top1_agreement, "
+        .option("--metric", "METRIC", metrics_,
+                "top1, top5, cer (labels); perplexity, kl, token_agreement, embedding_cosine (text); "
+                "top1_agreement, "
                 "box_agreement, frame_agreement, output_sqnr_db, "
                 "output_cosine, max_abs, clipping_rate (reference)",
                 "evaluate.metrics")
-        .option("--gate", "G", gates_, "\"top1_drop<=0.005\"; one that fails gives exit code 1",
+        .option("--gate", "GATE", gates_, "\"top1_drop<=0.005\"; one that fails gives exit code 1",
                 "evaluate.gates")
         .option("--baseline", "REPORT", baseline_, "report.json that drops are measured from",
                 "evaluate.baseline")
-        .option("--samples", "N", samples_, "only the first N", "datasets.NAME.samples")
-        .option("--layer-samples", "N", layer_samples_, "samples for figures by layer (default 256)",
+        .option("--samples", "N", samples_, "only the first N (default: all)", "datasets.NAME.samples")
+        .option("--layer-samples", "N", layer_samples_, "samples for figures by layer",
                 "evaluate.layer_samples")
-        .option("--arithmetic", "A", arithmetic_, "both, fake or integer (default both)",
+        .option("--arithmetic", "KIND", arithmetic_, "fake quantization, integer kernels or both",
                 "evaluate.arithmetic")
+        .one_of(recipe_choices("evaluate.arithmetic"))
         .option("--report", "DIR", report_, "write report.json, .html, .md and junit.xml there")
         .example("pare eval int8.onnx --reference resnet.onnx --gate \"top1_drop<=0.005\" \\")
         .example("    --data \"test.npy:labels=labels.npy,layout=nhwc_to_nchw,scale=1/255\"");

@@ -17,8 +17,8 @@ class SurgeonExternalize final : public Command {
         .option("-o,--output", "OUT", output_,
                 "where to write the model; its weights go into the same folder")
         .required()
-        .option("--size-threshold", "BYTES", threshold_, "smaller tensors stay in the model (default: 1024)")
-        .flag("--one-file", one_file_, "all weights in one file, OUT.data (the default)")
+        .option("--min-bytes", "BYTES", threshold_, "smaller tensors stay in the model")
+        .flag("--one-file", one_file_, "all weights in one file, OUT.data: what happens without these flags")
         .flag("--file-per-tensor", per_tensor_, "a file for each tensor, OUT.TENSOR.data")
         .flag("--inline", inline_, "the way back: all weights into the model (at most 2 GB)")
         .option("--location", "NAME", location_, "name of the one file of weights")
@@ -33,7 +33,7 @@ class SurgeonExternalize final : public Command {
     if (!location_.empty() && (per_tensor_ || inline_))
       throw make_error(ErrorCode::kUsage, "--location names the one file of weights")
           .hint("Leave out --file-per-tensor and --inline, or --location.");
-    if (threshold_ < 0) fail(ErrorCode::kUsage, "--size-threshold {} is negative", threshold_);
+    if (threshold_ < 0) fail(ErrorCode::kUsage, "--min-bytes {} is negative", threshold_);
     const ModelKind kind = model_kind(path_);
     if (kind != ModelKind::kOnnx)
       throw make_error(ErrorCode::kUnsupported, "'{}' is a {} model, not an ONNX file", path_,

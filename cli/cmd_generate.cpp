@@ -20,12 +20,12 @@ class Generate final : public Command {
             "--messages", "FILE", messages_,
             "with --chat: a .json with [{\"role\", \"content\"}, ...], or {\"messages\": [...]} and more for "
             "the template; --prompt comes behind them")
-        .option("--max-tokens", "N", most_, "new tokens (default 128)")
+        .option("--max-tokens", "N", most_, "new tokens at most")
         .option("--temperature", "T", temperature_,
-                "0 (the default): always the likeliest token; above: a draw by --seed")
-        .option("--top-k", "K", top_k_, "draw among the K likeliest")
+                "0: always the likeliest token; above: a draw by --seed (default 0)")
+        .option("--top-k", "K", top_k_, "draw among the K likeliest (default: all)")
         .option("--top-p", "P", top_p_, "draw among the likeliest that have the share P together")
-        .option("--stop", "S", stop_, "end before this text; may be repeated")
+        .option("--stop", "TEXT", stop_, "end before this text")
         .flag("--ignore-end", ignore_end_, "go on behind an end token")
         .example("pare generate prose-llama --prompt \"It was a\" --max-tokens 40")
         .example("pare generate model.gguf --chat --system \"Be brief.\" --prompt \"What is a tensor?\"");

@@ -21,6 +21,7 @@
 #include "recipes/blocks/quantize_blocks.h"
 #include "recipes/checkpoint/export_checkpoint.h"
 #include "recipes/export_model.h"
+#include "recipes/grammar/recipe_keys.h"
 #include "recipes/plan_report.h"
 #include "recipes/quant_spec.h"
 #include "recipes/quantize/given_scales.h"
@@ -49,21 +50,25 @@ class Quantize final : public Command {
                 "calibrate.data")
         .option("--stats", "STATS.h5", stats_, "of `pare calibrate`, or a TensorRT cache", "calibrate.stats")
         .option("--samples", "N", samples_, "calibration samples (default 512)", "datasets.NAME.samples")
-        .option("--method", "M", spec_.method,
-                "auto, rtn, search, gptq, awq, smoothquant, equalize, learned or low_rank", "quantize.method")
+        .option("--method", "METHOD", spec_.method, "", "quantize.method")
+        .one_of(recipe_choices("quantize.method"))
         .option("--alpha", "A", alpha_, "smoothquant: strength, 0 to 1 (default: searched)", "quantize.alpha")
-        .option("--rank", "R", spec_.rank, "low_rank: columns beside a weight (default 32)", "quantize.rank")
-        .option("--inputs", "I", spec_.inputs, "float, or quantized: as the layers before give",
-                "quantize.inputs")
-        .option("--scaling", "S", spec_.scaling, "awq, smoothquant: channel factors, then --method",
-                "quantize.scaling")
+        .option("--rank", "N", spec_.rank, "low_rank: columns beside a weight (default 32)", "quantize.rank")
+        .option("--inputs", "INPUTS", spec_.inputs, "", "quantize.inputs")
+        .one_of(recipe_choices("quantize.inputs"))
+        .option("--scaling", "METHOD", spec_.scaling, "first", "quantize.scaling")
+        .one_of(recipe_choices("quantize.scaling"))
         .flag("--rotate", spec_.rotate, "Hadamard rotations in the weights", "quantize.rotate")
-        .option("--calibrator", "C", spec_.activations.calibrator,
-                "auto, minmax, entropy, mse, percentile(99.99)", "quantize.activations.calibrator")
-        .option("--blocks", "INPUTS", blocks_, "block by block: quantized or float", "quantize.blocks.inputs")
-        .option("--target", "T", spec_.target, "pare, tensorrt or onnxruntime", "quantize.target")
-        .option("--activation-granularity", "G", spec_.activations.granularity, "tensor, channel, token",
+        .option("--calibrator", "CALIBRATOR", spec_.activations.calibrator, "",
+                "quantize.activations.calibrator")
+        .one_of(recipe_choices("quantize.activations.calibrator"))
+        .option("--blocks", "INPUTS", blocks_, "block by block", "quantize.blocks.inputs")
+        .one_of(recipe_choices("quantize.blocks.inputs"))
+        .option("--target", "TARGET", spec_.target, "", "quantize.target")
+        .one_of(recipe_choices("quantize.target"))
+        .option("--activation-granularity", "GRANULARITY", spec_.activations.granularity, "",
                 "quantize.activations.granularity")
+        .one_of(recipe_choices("quantize.activations.granularity"))
         .option("--group-size", "N", spec_.group_size, "inputs that share a scale (default 128; int2 64)",
                 "quantize.group_size")
         .flag("--asymmetric", asymmetric_, "zero points",
@@ -71,11 +76,8 @@ class Quantize final : public Command {
         .option("--ops", "OP", spec_.ops, "only these operators", "quantize.ops")
         .option("--exclude", "NAME", spec_.ignore, "leave a node in float: its name, or 're:PATTERN'",
                 "quantize.ignore")
-        .option(
-            "--export", "E", export_,
-            "qdq_onnx, trt_onnx, matmul_nbits, qoperator, trt_cache, gptq, gptq_v2, autoawq, modelopt, gguf, "
-            "compressed_tensors",
-            "export.model")
+        .option("--export", "FORM", export_, "", "export.model")
+        .one_of(recipe_choices("export.model"))
         .flag("--quantize-head", head_, "checkpoint formats: lm_head too", "export.head")
         .flag("--parity", parity_, "compressed_tensors: rounds as its own tools do, in bfloat16")
         .option("--shard-size", "BYTES", shard_, "checkpoint formats: largest file (default 5 GiB)",

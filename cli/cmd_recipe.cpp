@@ -117,7 +117,7 @@ class RecipeInit final : public Command {
     args.positional("FILE", path_, "where to write it")
         .option("--model", "MODEL", model_, "the model", "model.path")
         .required()
-        .option("--extends", "NAME", base_, "what to start from (default builtin/int8)", "extends")
+        .option("--extends", "BASE", base_, "what to start from", "extends")
         .flag("--force", force_, "replace the file if it is there")
         .example("pare recipe init resnet-int8.yaml --model resnet.onnx");
   }

@@ -25,8 +25,10 @@ class RunCommand final : public Command {
         .flag("--resume", options_.resume, "go on with an unfinished run, from the stage where it stopped")
         .flag("--force", options_.force, "start again, over what is there")
         .option("--from", "STAGE", options_.from, "run again from this stage on")
-        .option("--until", "STAGE", options_.until,
-                "stop behind this stage: load, surgery, calibrate, quantize, audit, evaluate")
+        .one_of({"load", "surgery", "calibrate", "quantize", "audit", "evaluate", "report"})
+        .option("--until", "STAGE", options_.until, "stop behind this stage, named as for --from")
+        .one_of({"load", "surgery", "calibrate", "quantize", "audit", "evaluate", "report"},
+                Choices::kExplained)
         .flag("--dry-run", dry_, "check everything and say what would be done")
         .example("pare run examples/fashion/resnet-int8.yaml")
         .example("pare run resnet-int8.yaml --set quantize.activations.calibrator=mse --out runs/mse");

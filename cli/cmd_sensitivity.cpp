@@ -12,6 +12,7 @@
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
 #include "quant/placement/activation.h"
+#include "recipes/grammar/recipe_keys.h"
 #include "recipes/plan_report.h"
 #include "recipes/study/bisect.h"
 #include "recipes/study/sensitivity.h"
@@ -26,12 +27,12 @@ class LayerStudy : public Command {
     args.positional("MODEL", path_, "ONNX file")
         .option("--data", "DATA", data_, kDataHelp, "calibrate.data")
         .required()
-        .option("--samples", "N", samples_, "calibration samples (default 256)")
-        .option("--judge-samples", "N", judged_,
-                "samples behind them, or of --judge-data, to judge on (default 64)")
+        .option("--samples", "N", samples_, "calibration samples")
+        .option("--judge-samples", "N", judged_, "samples behind them, or of --judge-data, to judge on")
         .option("--judge-data", "DATA", judge_data_, "judge on other data, with labels for top1")
-        .option("--metric", "M", metric_, "what counts (default output_sqnr_db)")
-        .option("--target", "T", spec_.target, "pare, tensorrt or onnxruntime", "quantize.target")
+        .option("--metric", "METRIC", metric_, "what counts")
+        .option("--target", "TARGET", spec_.target, "whose fusions count", "quantize.target")
+        .one_of(recipe_choices("quantize.target"))
         .option("--ops", "OP", spec_.ops, "only these operators", "quantize.ops")
         .option("--exclude", "NAME", spec_.ignore, "leave a node in float: its name, or 're:PATTERN'",
                 "quantize.ignore");
@@ -135,8 +136,8 @@ class Search final : public LayerStudy {
     declare_common(args);
     args.option("--formats", "SCHEME", schemes_, "schemes to choose from; float leaves a layer alone")
         .required()
-        .option("--least", "X", least_, "the metric's value that must be kept (default 30)")
-        .option("--points", "N", points_, "of the front that are measured (default 8)")
+        .option("--least", "X", least_, "the metric's value that must be kept")
+        .option("--points", "N", points_, "of the front that are measured")
         .flag("--by-latency", by_latency_, "choose the fastest on this CPU instead of the fewest bits")
         .example("pare search vit.onnx --formats float --formats int8 --data images.npy --least 35");
   }
@@ -206,8 +207,8 @@ class Bisect final : public LayerStudy {
     declare_common(args);
     args.option("--format", "SCHEME", spec_.scheme, "`pare ops --formats` lists them", "quantize.scheme")
         .required()
-        .option("--least", "X", least_, "the metric's value that the model should have (default 30)")
-        .option("--most", "N", most_, "layers to name before giving up (default 16)")
+        .option("--least", "X", least_, "the metric's value that the model should have")
+        .option("--most", "N", most_, "layers to name before giving up")
         .example("pare bisect vit.onnx --format int8 --data images.npy --least 40");
   }
 

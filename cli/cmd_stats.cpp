@@ -25,9 +25,8 @@ class StatsShow final : public Command {
   void declare(Args& args) override {
     args.positional("STATS.h5", path_, "from `pare calibrate` or a run folder")
         .option("--tensor", "NAME", tensor_, "every method's range for this tensor")
-        .option("--format", "F", format_,
-                "int8 (default), uint8, int16, uint16, int4, uint4, fp8, fp8_e5m2, fp4 or nvfp4",
-                "quantize.activations.format")
+        .option("--format", "FORMAT", format_, "number format of the ranges")
+        .one_of({"int8", "uint8", "int16", "uint16", "int4", "uint4", "fp8", "fp8_e5m2", "fp4", "nvfp4"})
         .example("pare stats show runs/fashion-resnet-int8/statistics.h5");
   }
 
@@ -145,9 +144,10 @@ class StatsExportTrtCache final : public Command {
     args.positional("STATS.h5", path_, "from `pare calibrate` or a run folder")
         .option("-o,--output", "OUT", output_, "where to write the cache")
         .required()
-        .option("--calibrator", "C", method_, "minmax, entropy, mse or percentile(99.99) (default mse)",
+        .option("--calibrator", "CALIBRATOR", method_, "how ranges are chosen",
                 "quantize.activations.calibrator")
-        .option("--header", "TEXT", header_, "first line (default TRT-8601-EntropyCalibration2)")
+        .one_of({"minmax", "entropy", "mse", "percentile(...)"})
+        .option("--header", "TEXT", header_, "first line")
         .example("pare stats export-trt-cache stats.h5 --calibrator entropy -o resnet.cache");
   }
 

@@ -28,7 +28,7 @@ class SurgeonSimplify final : public Command {
         .flag("--bisect", bisect_, "find the pass, and its change, that alters an output")
         .option("--opset", "N", opset_, "ONNX opset of the result (default: the input's)", "export.opset")
         .flag("--no-check", no_check_, "do not compare outputs on generated inputs")
-        .option("--tolerance", "R", tolerance_,
+        .option("--tolerance", "RATIO", tolerance_,
                 "of that comparison, relative to the largest value (default 1e-4)")
         .example("pare surgeon simplify resnet.onnx -o small.onnx");
   }

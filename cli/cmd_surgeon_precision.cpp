@@ -25,7 +25,8 @@ class SurgeonConvertPrecision final : public SurgeonVerb {
   const char* what() const override { return "float32 to float16 or bfloat16 where values allow it"; }
 
   void declare_verb(Args& args) override {
-    args.option("--to", "TYPE", to_, "float16 or bfloat16")
+    args.option("--to", "TYPE", to_, "the type to compute in")
+        .one_of({"float16", "bfloat16"})
         .required()
         .option("--data", "DATA", data_, kDataHelp)
         .option("--samples", "N", samples_, "of the data that are looked at (default 64)")

@@ -22,7 +22,7 @@ class SurgeonStripWeights final : public SurgeonVerb {
   }
 
   void declare_verb(Args& args) override {
-    args.option("--min-bytes", "N", options_.min_bytes, "constants below stay in the model (default 1024)")
+    args.option("--min-bytes", "BYTES", options_.min_bytes, "smaller tensors stay in the model")
         .example("pare surgeon strip-weights resnet.onnx -o skeleton.onnx");
   }
 

@@ -27,8 +27,8 @@ class Verify final : public Command {
         .required()
         .option("--data", "DATA", data_, kDataHelp)
         .option("--input", "NAME=FILE.npy", inputs_, "instead of --data: arrays of the engine's own shape")
-        .option("--samples", "N", samples_, "only the first N of --data (default 256)")
-        .option("--tolerance", "DB", tolerance_, "least SQNR of every output in dB (default 25)")
+        .option("--samples", "N", samples_, "only the first N of --data")
+        .option("--tolerance", "DB", tolerance_, "least SQNR of every output in dB")
         .flag("--strict-precision", strict_, "fail when a layer runs in another precision than asked for")
         .example("pare verify resnet.engine --reference resnet.onnx \\")
         .example("    --data \"test.npy:layout=nhwc_to_nchw,scale=1/255\"");

@@ -58,6 +58,8 @@ class Command {
 
 std::vector<std::unique_ptr<Command>> all_commands();  // in the order of `pare --help`
 
+void declare_common(Args& args, CommonOptions& common);  // the options of every command
+
 // Writes all of it or throws kDevice (a full disk behind a redirected stdout is not success).
 void write_stdout(const std::string& text);
 

@@ -2,6 +2,20 @@
 
 namespace pare {
 
+void declare_common(Args& args, CommonOptions& common) {
+  args.common()
+      .option("--device", "DEVICE", common.device, "where to run: auto, cpu, cuda or cuda:N", "build.device")
+      .flag("--json", common.json, "one JSON document on stdout, nothing else (docs/json.md)")
+      .flag("--quiet", common.quiet, "no progress and no messages")
+      .option("--log-level", "LEVEL", common.log_level, "the least that messages are about")
+      .one_of({"error", "warn", "info", "debug"})
+      .option("--threads", "N", common.threads, "results do not depend on it (default: what the machine has)")
+      .option("--seed", "N", common.seed, "seed of everything random (default: the recipe's, else 0)", "seed")
+      .option("--isa", "CLASS", common.isa, "a lower instruction class (default: the processor's)")
+      .one_of({"scalar", "avx2", "avx512", "avx512_vnni", "amx"})
+      .flag("-h,--help", common.help, "help");
+}
+
 std::vector<std::unique_ptr<Command>> all_commands() {
   std::vector<std::unique_ptr<Command>> list;
   list.push_back(make_run());
@@ -42,6 +56,11 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   list.push_back(make_recipe_init());
   list.push_back(make_ops());
   list.push_back(make_doctor());
+  list.push_back(make_cache_show());
+  list.push_back(make_cache_clean());
+  list.push_back(make_completion());
+  list.push_back(make_man());
+  list.push_back(make_reference());
   return list;
 }
 

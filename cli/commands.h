@@ -45,5 +45,10 @@ std::unique_ptr<Command> make_recipe_schema();
 std::unique_ptr<Command> make_recipe_init();
 std::unique_ptr<Command> make_ops();
 std::unique_ptr<Command> make_doctor();
+std::unique_ptr<Command> make_cache_show();
+std::unique_ptr<Command> make_cache_clean();
+std::unique_ptr<Command> make_completion();
+std::unique_ptr<Command> make_man();
+std::unique_ptr<Command> make_reference();
 
 }  // namespace pare

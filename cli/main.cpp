@@ -1,5 +1,5 @@
 // The program: finds the command, parses, runs, turns what happened into text or one JSON document and an
-// exit code (docs/exit-codes.md). No work is done here.
+// exit code (docs/reference.md). No work is done here.
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/overview.h"
 #include "cli/version.h"
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
@@ -63,42 +64,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void declare_common(Args& args, CommonOptions& common) {
-  args.common()
-      .option("--device", "D", common.device, "where to run: auto, cpu, cuda or cuda:N", "build.device")
-      .flag("--json", common.json, "one JSON document on stdout, nothing else")
-      .flag("--quiet", common.quiet, "no progress and no messages")
-      .option("--log-level", "L", common.log_level, "error, warn, info or debug")
-      .option("--threads", "N", common.threads, "threads (results do not depend on it)")
-      .option("--seed", "N", common.seed, "seed of everything random", "seed")
-      .option("--isa", "I", common.isa, "instruction class: scalar, avx2, avx512, avx512_vnni, amx")
-      .flag("-h,--help", common.help, "help");
-}
-
-std::string general_help(const std::vector<std::unique_ptr<Command>>& commands) {
-  std::string out =
-      "pare makes a trained network smaller and faster without losing what it knows, and proves it.\n\n"
-      "  pare COMMAND [options]             `pare COMMAND --help` explains one\n\n";
-  std::string last_group;
-  for (const auto& command : commands) {
-    const std::string name = command->name();
-    out += fmt::format("  {:<18} {}\n", name, command->what());
-  }
-  out +=
-      "\nOptions of every command:\n"
-      "  --json             one JSON document on stdout, nothing else (docs/json.md)\n"
-      "  --quiet            no progress and no messages; --log-level error|warn|info|debug\n"
-      "  --threads N        threads; results do not depend on it\n"
-      "  --device D         auto, cpu or cuda:N; --isa I pins a lower instruction class (avx2, avx512 ...)\n"
-      "  --seed N           seed of everything random\n"
-      "  --version          version, build features, licence\n\n"
-      "  pare run examples/fashion/resnet-int8.yaml\n"
-      "  pare inspect model.onnx --json\n\n"
-      "Exit codes: 0 done, 1 a gate or audit failed, 2 usage or recipe, 3 bad or missing file,\n"
-      "4 unsupported, 5 device, disk or memory, 70 a bug, 130 interrupted (--resume goes on).\n";
-  return out;
-}
-
 // The index of the command's first word: the first argument that is no common option or its value.
 std::size_t command_index(const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -146,12 +111,6 @@ Command* find_command(const std::vector<std::unique_ptr<Command>>& commands,
 }
 
 void check_common(const CommonOptions& common) {
-  const char* const levels[] = {"error", "warn", "info", "debug"};
-  bool known = false;
-  for (const char* level : levels) known = known || common.log_level == level;
-  if (!known)
-    throw make_error(ErrorCode::kUsage, "'{}' is no log level", common.log_level)
-        .hint("error, warn, info or debug");
   if (common.threads < 0 || common.threads > 4096)
     throw make_error(ErrorCode::kUsage, "--threads {} makes no sense", common.threads).hint("1 to 4096");
   if (!common.isa.empty()) set_isa(isa_from_name(common.isa));
@@ -245,6 +204,11 @@ int run(std::vector<std::string> arguments) {
             if (common.json) write_stdout(document_text("version", {{"version", version_text()}}, {}, start));
             return;
           }
+        const std::string family = family_help(commands, arguments);
+        if (!family.empty()) {
+          common.json = false;
+          return context.print(family);
+        }
         Command* command = find_command(commands, arguments);
         if (command == nullptr) {
           common.json = false;

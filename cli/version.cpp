@@ -14,7 +14,8 @@ std::string version_text() {
   const std::string compiler = fmt::format("gcc {}.{}", __GNUC__, __GNUC_MINOR__);
 #endif
   return fmt::format(
-      "pare {}\nbuilt by {}, {}; processor: {} (instruction class {})\nformats: ONNX; backend: cpu\n"
+      "pare {}\nbuilt by {}, {}; processor: {} (instruction class {})\nreads ONNX, safetensors "
+      "and GGUF; engines for the CPU, and by the module pare_cuda.so for CUDA\n"
       "Apache-2.0; NOTICE names what comes with it",
       version(), compiler,
 #ifdef NDEBUG

@@ -5,7 +5,7 @@
 
 namespace pare {
 
-std::string version();       // "0.1.0"
+std::string version();       // "0.2.0"
 std::string version_text();  // with build features, over several lines, without the last newline
 
 }  // namespace pare

@@ -1,6 +1,8 @@
 # What `cmake --install BUILD --prefix P` puts where:
 #
 #   bin/pare                    the program
+#   share/man/man1              pare.1 and a page for each command
+#   share/bash-completion/completions/pare, share/zsh/site-functions/_pare, share/fish/vendor_completions.d/pare.fish
 #   lib/pare/pare_cuda.so       the GPU module, where the build made one (engine/build/backend.cpp looks there)
 #   lib/libpare.so              with PARE_SDK: everything below cli as one shared library
 #   include/pare/               with PARE_SDK: its headers, by the names that the tree uses
@@ -21,6 +23,19 @@ install(TARGETS pare RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET pare_cuda)
   install(TARGETS pare_cuda LIBRARY DESTINATION ${_pare_private})
 endif()
+
+# The program writes its own manual and completion scripts; they have no part in its build.
+set(_pare_share ${PROJECT_BINARY_DIR}/share)
+install(CODE "
+  execute_process(COMMAND \"$<TARGET_FILE:pare>\" man \"${_pare_share}/man1\" --quiet OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+  foreach(_shell bash zsh fish)
+    execute_process(COMMAND \"$<TARGET_FILE:pare>\" completion \${_shell} OUTPUT_FILE \"${_pare_share}/completion.\${_shell}\"
+                    COMMAND_ERROR_IS_FATAL ANY)
+  endforeach()")
+install(DIRECTORY ${_pare_share}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
+install(FILES ${_pare_share}/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME pare)
+install(FILES ${_pare_share}/completion.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _pare)
+install(FILES ${_pare_share}/completion.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME pare.fish)
 
 if(NOT PARE_SDK)
   return()

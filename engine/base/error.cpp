@@ -3,25 +3,29 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/base/error_codes.h"
+
 namespace pare {
 
+const std::vector<ErrorCodeInfo>& error_codes() {
+  static const std::vector<ErrorCodeInfo> kCodes = {
+      {ErrorCode::kFailedGate, "failed_gate",
+       "a gate, an audit, a verification or a diff failed. The work itself was done: files, reports and the "
+       "whole document of --json are there"},
+      {ErrorCode::kUsage, "usage",
+       "the command line or the recipe asks for something that makes no sense; nothing was started"},
+      {ErrorCode::kBadFile, "bad_file",
+       "a file that is read is missing, damaged or not what it claims to be"},
+      {ErrorCode::kUnsupported, "unsupported", "valid, but this build or this machine cannot do it"},
+      {ErrorCode::kDevice, "environment", "the device, a full disk, permissions, memory"},
+      {ErrorCode::kInternal, "internal", "a bug in pare"},
+      {ErrorCode::kInterrupted, "interrupted", "stopped by the user; `pare run --resume` goes on"}};
+  return kCodes;
+}
+
 const char* error_code_name(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kFailedGate:
-      return "failed_gate";
-    case ErrorCode::kUsage:
-      return "usage";
-    case ErrorCode::kBadFile:
-      return "bad_file";
-    case ErrorCode::kUnsupported:
-      return "unsupported";
-    case ErrorCode::kDevice:
-      return "environment";
-    case ErrorCode::kInternal:
-      return "internal";
-    case ErrorCode::kInterrupted:
-      return "interrupted";
-  }
+  for (const ErrorCodeInfo& known : error_codes())
+    if (known.code == code) return known.name;
   return "internal";
 }
 

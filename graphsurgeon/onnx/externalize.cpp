@@ -106,7 +106,7 @@ ExternalizeReport externalize_onnx(const std::string& from, const std::string& t
                        "the model would have more than {} bytes, which is all an ONNX "
                        "file holds",
                        limits::kMaxProtobufBytes)
-          .hint("Let more tensors go out: a smaller --size-threshold.");
+          .hint("Let more tensors go out: a smaller --min-bytes.");
     AtomicFile written(to);
     written.write(bytes);
     store.commit(written);

@@ -113,6 +113,15 @@ def commands(folder):
     yield ['ops']
     yield ['ops', '--formats']
     yield ['doctor']
+    os.environ['XDG_CACHE_HOME'] = folder + '/cache'
+    os.makedirs(folder + '/cache/pare')
+    for name in ('onnx-build.log', 'photo.jpg'):
+        open(folder + '/cache/pare/' + name, 'w').close()
+    yield ['cache', 'show']
+    yield ['cache', 'clean', '--all', '--dry-run']
+    yield ['reference']
+    yield ['completion', 'bash']
+    yield ['man', folder + '/man']
     yield ['--version']
 
 

@@ -46,7 +46,7 @@ def converts(folder):
     check(done.code == 0 and done.json()['compared'] == 7, 'awq to compressed-tensors', done.err)
     config = json.load(open(out + '/config.json'))['quantization_config']
     check(config['quant_method'] == 'compressed-tensors' and config['format'] == 'pack-quantized', 'config', config)
-    back = pare('convert', out, '-o', folder + '/awq', '--to', 'awq')
+    back = pare('convert', out, '-o', folder + '/awq', '--to', 'autoawq')
     check(back.code == 0, 'and back', back.err)
     first, second = (open(os.path.join(f, 'model.safetensors'), 'rb').read() for f in (kind('awq'), folder + '/awq'))
     check(len(first) == len(second), 'and back: as long as before')
