@@ -20,14 +20,6 @@ Tensor zero_point_tensor(DType dtype, std::int32_t value, const Dims& dims) {
   return tensor;
 }
 
-Value like(const Graph& graph, ValueId id, const std::string& suffix, DType dtype) {
-  Value value;
-  value.name = graph.value(id).name + suffix;
-  value.dtype = dtype;
-  value.shape = graph.value(id).shape;
-  return value;
-}
-
 // Before the first of the readers, in graph order.
 NodeId first_reader(const Graph& graph, const std::vector<Use>& uses) {
   if (uses.size() > 1)
@@ -80,7 +72,7 @@ void apply_weight(Graph& graph, const WeightSite& site, const WeightPlan& plan) 
     dq.attrs["block_size"] = static_cast<std::int64_t>(site.format.block);
   }
   if (!two_levels) set_output_dtype(dq, plan.scales.dtype());
-  dq.out = {graph.add_value(like(graph, site.value, "_DequantizeLinear_Output", DType::kF32))};
+  dq.out = {graph.add_value(value_like(graph, site.value, "_DequantizeLinear_Output", DType::kF32))};
   const ValueId result = dq.out[0];
   graph.insert_before(first, std::move(dq));
   for (const Use& use : site.uses) graph.set_input(use.node, use.slot, result);
@@ -117,7 +109,7 @@ void apply_bias(Graph& graph, const BiasSite& site) {
   dq.in = {graph.add_constant(base + "_quantized", Tensor::from(DType::kI32, dims, codes)),
            graph.add_constant(base + "_scale", Tensor::from(DType::kF32, dims, scales))};
   dq.attrs["axis"] = std::int64_t{0};
-  dq.out = {graph.add_value(like(graph, bias, "_DequantizeLinear_Output", DType::kF32))};
+  dq.out = {graph.add_value(value_like(graph, bias, "_DequantizeLinear_Output", DType::kF32))};
   const ValueId result = dq.out[0];
   graph.insert_before(site.node, std::move(dq));
   graph.set_input(site.node, site.slot, result);

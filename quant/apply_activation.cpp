@@ -10,15 +10,15 @@
 #include "quant/placement/activation.h"
 
 namespace pare::quant {
-namespace {
 
-Value like(const Graph& graph, ValueId id, const std::string& suffix, DType dtype) {
+Value value_like(const Graph& graph, ValueId id, const std::string& suffix, DType dtype) {
   Value value;
   value.name = graph.value(id).name + suffix;
   value.dtype = dtype;
   value.shape = graph.value(id).shape;
   return value;
 }
+namespace {
 
 // Puts nodes one behind the other, first behind the producer of a value (or in front of everything).
 class Chain {
@@ -239,13 +239,13 @@ void apply_activation(Graph& graph, const ActivationSite& site, const Activation
     // The output keeps its name: the producer writes a new value, DequantizeLinear the output.
     const NodeId producer = graph.producer(site.value);
     PARE_ASSERT(producer != NodeId::kNone);
-    pair.source =
-        graph.add_value(like(graph, site.value, "_QuantizeLinear_Input", graph.value(site.value).dtype));
+    pair.source = graph.add_value(
+        value_like(graph, site.value, "_QuantizeLinear_Input", graph.value(site.value).dtype));
     const int slot = graph.value(site.value).producer_slot;
     graph.set_output(producer, slot, pair.source);
   } else {
-    pair.result =
-        graph.add_value(like(graph, site.value, "_DequantizeLinear_Output", graph.value(site.value).dtype));
+    pair.result = graph.add_value(
+        value_like(graph, site.value, "_DequantizeLinear_Output", graph.value(site.value).dtype));
   }
   if (site.format.granularity == Granularity::kBlock)
     write_blocks(graph, site, plan, pair);

@@ -24,6 +24,9 @@ namespace pare::quant {
 Tensor activation_scales(const ActivationPlan& plan);
 Tensor activation_zero_points(const Format& format, const ActivationPlan& plan);
 
+// A value named NAME + suffix, with the shape of `id`.
+Value value_like(const Graph& graph, ValueId id, const std::string& suffix, DType dtype);
+
 // Names: NAME_QuantizeLinear, NAME_DequantizeLinear, NAME_scale, NAME_zero_point; for dynamic forms also
 // NAME_scale_... for what computes the scale.
 void apply_activation(Graph& graph, const ActivationSite& site, const ActivationPlan& plan);

@@ -36,7 +36,6 @@ class SearchBatch {
 
   int count() const { return count_; }
   bool has_gram() const { return gram_.blocks != nullptr; }
-  bool is_long() const { return long_; }  // all lanes are one group
   const WeightGroup& group(int lane) const { return groups_[lane]; }
   // Of every lane: extremes of its weights extended to hold 0; the same multiplied by factor(); 1 / factor().
   const float* lowest() const { return lowest_; }
@@ -63,7 +62,7 @@ class SearchBatch {
 
   WeightGroup groups_[kSearchLanes];
   int count_ = 0;
-  bool long_ = false;
+  bool long_ = false;  // all lanes are one group
   float lowest_[kSearchLanes] = {}, highest_[kSearchLanes] = {};
   double low_[kSearchLanes] = {}, high_[kSearchLanes] = {};
   double factor_[kSearchLanes] = {}, back_[kSearchLanes] = {};

@@ -8,6 +8,13 @@
 namespace pare::quant {
 namespace {
 
+// Why a pair stands where it does.
+struct PlacementRule {
+  const char* id;
+  const char* says;
+  const char* source;  // onnx.md is the project's collection of ONNX facts
+};
+
 constexpr PlacementRule kInput = {"P1", "all inputs of Conv, ConvTranspose, Gemm and MatMul are quantized",
                                   "onnx.md section 4, TensorRT's advice; section 5, anchored partitions"};
 constexpr PlacementRule kResidual = {"P2", "the residual input of a skip Add is quantized",
@@ -66,8 +73,6 @@ std::vector<std::size_t> in_graph_order(const Graph& graph, const std::vector<Ac
   return order;
 }
 
-}  // namespace
-
 const PlacementRule& rule_behind(const ActivationSite& site) {
   if (begins(site.rule, "residual")) return kResidual;
   if (begins(site.rule, "output of"))
@@ -77,8 +82,7 @@ const PlacementRule& rule_behind(const ActivationSite& site) {
   return kOther;
 }
 
-const PlacementRule& rule_behind_group() { return kShared; }
-const PlacementRule& rule_behind_weight() { return kWeight; }
+}  // namespace
 
 std::string placement_text(const Graph& graph, const Placement& placement) {
   std::map<std::string, const PlacementRule*> used;

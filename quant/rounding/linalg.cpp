@@ -42,13 +42,4 @@ bool solve_spd(const double* h, std::int64_t n, double* b, std::int64_t rows) {
   return sides.allFinite();
 }
 
-void symmetric_eigen(const double* a, std::int64_t n, std::vector<double>& values,
-                     std::vector<double>& vectors) {
-  const Eigen::Map<const Matrix> matrix(a, n, n);
-  const Eigen::SelfAdjointEigenSolver<Matrix> solver(matrix);
-  values.assign(solver.eigenvalues().data(), solver.eigenvalues().data() + n);
-  vectors.resize(static_cast<std::size_t>(n * n));
-  Eigen::Map<Matrix>(vectors.data(), n, n) = solver.eigenvectors();
-}
-
 }  // namespace pare::quant

@@ -29,10 +29,6 @@ bool invert_spd(double* h, std::int64_t n);
 // where H is not positive definite or something is not finite.
 bool solve_spd(const double* h, std::int64_t n, double* b, std::int64_t rows);
 
-// Eigenvalues, ascending, and eigenvectors: column k of `vectors` [n][n] belongs to values[k].
-void symmetric_eigen(const double* a, std::int64_t n, std::vector<double>& values,
-                     std::vector<double>& vectors);
-
 // d_r H d_r^T for each row r of d [rows][n]; H [n][n] symmetric. Sums in float64 over fixed lanes behind a
 // float32 product.
 std::vector<double> quadratic_loss(const float* d, std::int64_t rows, std::int64_t n, const float* h,

@@ -288,23 +288,6 @@ void Rotation::apply(double* x) const {
   }
 }
 
-void Rotation::apply_transposed(double* x) const {
-  if (rest_ > 1) {
-    std::vector<double> in(static_cast<std::size_t>(rest_));
-    for (std::int64_t p = 0; p < power_; ++p) {
-      for (std::int64_t i = 0; i < rest_; ++i) in[static_cast<std::size_t>(i)] = x[i * power_ + p];
-      for (std::int64_t j = 0; j < rest_; ++j) {
-        double sum = 0;
-        for (std::int64_t i = 0; i < rest_; ++i)
-          sum += in[static_cast<std::size_t>(i)] * cosines_[static_cast<std::size_t>(j * rest_ + i)];
-        x[j * power_ + p] = sum;
-      }
-    }
-  }
-  butterflies(x);  // symmetric
-  for (std::int64_t i = 0; i < n_; ++i) x[i] *= signs_[static_cast<std::size_t>(i)];
-}
-
 RotationResult rotate(Graph& graph, std::uint64_t seed) {
   RotationResult result;
   for (const NodeId id : graph.nodes()) {

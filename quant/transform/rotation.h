@@ -27,9 +27,7 @@ class Rotation {
   // `seed` 0: no random signs.
   Rotation(std::int64_t n, std::uint64_t seed);
   std::int64_t size() const { return n_; }
-  // x R and x R^T, in place.
-  void apply(double* x) const;
-  void apply_transposed(double* x) const;
+  void apply(double* x) const;  // x R, in place
 
  private:
   void butterflies(double* x) const;

@@ -11,20 +11,10 @@
 #include "engine/numeric/e2m1.h"
 #include "engine/numeric/e4m3.h"
 #include "engine/numeric/table.h"
+#include "tests/unit/quant/grid_cases.h"
 
 namespace pare::quant {
 namespace {
-
-GridFormat format_of(DType codes, std::int64_t group, DType scales = DType::kF32, bool symmetric = true,
-                     int bits = 0) {
-  GridFormat format;
-  format.codes = codes;
-  format.group = group;
-  format.symmetric = symmetric;
-  format.scales = scales;
-  format.bits = bits;
-  return format;
-}
 
 std::vector<GridFormat> formats_of_interest() {
   std::vector<GridFormat> list = {format_of(DType::kI8, 0),
@@ -46,16 +36,6 @@ std::vector<GridFormat> formats_of_interest() {
   return list;
 }
 
-std::vector<float> weights(std::int64_t n) {
-  std::mt19937 random(7);
-  std::normal_distribution<float> normal(0.0f, 0.03f);
-  std::vector<float> w(static_cast<std::size_t>(n));
-  for (float& v : w) v = normal(random);
-  for (int i = 0; i < 33; ++i) w[static_cast<std::size_t>(i)] = 0;  // a group of zeros in every format
-  w[40] = 0.5f;
-  return w;
-}
-
 std::string label(const GridFormat& format) {
   return fmt::format("{} {} g{}{}", name(format.codes), name(format.scales), format.group,
                      format.symmetric ? "" : " asym");
@@ -64,7 +44,7 @@ std::string label(const GridFormat& format) {
 TEST(GridSearch, NeverWorseThanAmax) {
   ThreadPool pool(2);
   const RowShape shape{6, 66, 33};
-  const std::vector<float> w = weights(shape.count());
+  const std::vector<float> w = grid_weights(shape.count());
   std::vector<float> importance(66);
   for (std::size_t i = 0; i < importance.size(); ++i) importance[i] = std::exp2(static_cast<float>(i % 7));
   for (const GridFormat& format : formats_of_interest())

@@ -15,51 +15,30 @@
 #include "quant/grid/search_rows.h"
 #include "quant/grid/stored_rows.h"
 #include "quant/grid/weight_rows.h"
+#include "tests/unit/quant/grid_cases.h"
 
 namespace pare::quant {
 namespace {
 
 std::vector<GridFormat> formats_of_interest() {
-  std::vector<GridFormat> list;
-  const auto add = [&](DType codes, std::int64_t group, bool symmetric = true, DType scales = DType::kF32,
-                       int bits = 0) {
-    GridFormat format;
-    format.codes = codes;
-    format.group = group;
-    format.symmetric = symmetric;
-    format.scales = scales;
-    format.bits = bits;
-    list.push_back(format);
-  };
-  add(DType::kI8, 0);
-  add(DType::kU8, 0, false);
-  add(DType::kI4, 5);
-  add(DType::kU4, 8, false, DType::kBF16);
-  add(DType::kI4, 8, true, DType::kF16, 3);
-  add(DType::kI2, 4);
-  add(DType::kE4M3FN, 0);
-  add(DType::kE5M2, 0);
-  add(DType::kE2M1, 16, true, DType::kE4M3FN);
-  add(DType::kE2M1, 32, true, DType::kE8M0);
-  add(DType::kE4M3FN, 32, true, DType::kE8M0);
-  return list;
-}
-
-std::vector<float> weights(std::int64_t n) {
-  std::mt19937 random(7);
-  std::normal_distribution<float> normal(0.0f, 0.03f);
-  std::vector<float> w(static_cast<std::size_t>(n));
-  for (float& v : w) v = normal(random);
-  for (int i = 0; i < 33; ++i) w[static_cast<std::size_t>(i)] = 0;  // a group of zeros in every format
-  w[40] = 0.5f;
-  return w;
+  return {format_of(DType::kI8, 0),
+          format_of(DType::kU8, 0, DType::kF32, false),
+          format_of(DType::kI4, 5),
+          format_of(DType::kU4, 8, DType::kBF16, false),
+          format_of(DType::kI4, 8, DType::kF16, true, 3),
+          format_of(DType::kI2, 4),
+          format_of(DType::kE4M3FN, 0),
+          format_of(DType::kE5M2, 0),
+          format_of(DType::kE2M1, 16, DType::kE4M3FN),
+          format_of(DType::kE2M1, 32, DType::kE8M0),
+          format_of(DType::kE4M3FN, 32, DType::kE8M0)};
 }
 
 // Codes on the grid are what QuantizeLinear and DequantizeLinear make of the same scales.
 TEST(Grid, DecodedCodesEqualQuantizeLinear) {
   ThreadPool pool(2);
   const RowShape shape{6, 66, 33};
-  const std::vector<float> w = weights(shape.count());
+  const std::vector<float> w = grid_weights(shape.count());
   for (const GridFormat& format : formats_of_interest()) {
     SCOPED_TRACE(std::string(name(format.codes)) + " " + name(format.scales));
     const Grid grid = amax_grid(format, shape, w.data(), pool);
@@ -85,7 +64,7 @@ TEST(Grid, DecodedCodesEqualQuantizeLinear) {
 TEST(Grid, ScalesAreWhatIsWritten) {
   ThreadPool pool(1);
   const RowShape shape = RowShape::whole(4, 64);
-  const std::vector<float> w = weights(shape.count());
+  const std::vector<float> w = grid_weights(shape.count());
   for (const GridFormat& format : formats_of_interest()) {
     SCOPED_TRACE(std::string(name(format.codes)) + " " + name(format.scales));
     const Grid grid = amax_grid(format, shape, w.data(), pool);
@@ -181,7 +160,7 @@ std::vector<std::uint8_t> as_numbers(const GridFormat& format, std::vector<std::
 TEST(StoredRows, AreTheBitsOfTheWhole) {
   ThreadPool one(1), two(2);
   const std::int64_t outs = 700, ins = 320;
-  const std::vector<float> w = weights(outs * ins);
+  const std::vector<float> w = grid_weights(outs * ins);
   for (const DType type : {DType::kBF16, DType::kF16, DType::kF32}) {
     Tensor stored = Tensor::allocate(type, {outs, ins});
     if (type == DType::kF32)
@@ -232,7 +211,7 @@ TEST(StoredRows, AreTheBitsOfTheWhole) {
 TEST(StoredRows, TensorsAndBlocks) {
   ThreadPool one(1), two(2);
   const std::int64_t outs = 300, ins = 200, tall = 64, wide = 96, down = 5, across = 3;
-  const std::vector<float> w = weights(outs * ins);
+  const std::vector<float> w = grid_weights(outs * ins);
   Tensor stored = Tensor::allocate(DType::kBF16, {outs, ins});
   encode(DType::kBF16, w.data(), stored.mut<std::byte>(), stored.size());
   std::vector<float> values(w.size());

@@ -148,23 +148,6 @@ TEST(Linalg, RefusesWhatIsNotPositiveDefinite) {
   EXPECT_NEAR(inverse[1], -1.0 / 3, 1e-15);
 }
 
-TEST(Linalg, EigenvaluesAscendWithTheirVectors) {
-  const std::vector<double> a = {2, 1, 0, 1, 2, 0, 0, 0, 7};
-  std::vector<double> values, vectors;
-  symmetric_eigen(a.data(), 3, values, vectors);
-  EXPECT_NEAR(values[0], 1, 1e-14);
-  EXPECT_NEAR(values[1], 3, 1e-14);
-  EXPECT_NEAR(values[2], 7, 1e-14);
-  for (int k = 0; k < 3; ++k)
-    for (int i = 0; i < 3; ++i) {
-      double sum = 0;
-      for (int j = 0; j < 3; ++j)
-        sum += a[static_cast<std::size_t>(i * 3 + j)] * vectors[static_cast<std::size_t>(j * 3 + k)];
-      EXPECT_NEAR(sum, values[static_cast<std::size_t>(k)] * vectors[static_cast<std::size_t>(i * 3 + k)],
-                  1e-13);
-    }
-}
-
 // Sizes of one block of columns, of several, and with a narrow last one.
 TEST(Linalg, QuadraticLossIsThatOfPlainLoops) {
   for (const auto& [n, rows] :

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "engine/build/lower_cpu.h"
@@ -28,8 +29,18 @@ TEST(Rotation, IsOrthogonalForAnySize) {
     for (const double v : y) turned += v * v;
     // log2(n) butterflies and a sum of at most 11 terms, each rounded to 2^-53: far below 1e-13 of the norm.
     EXPECT_NEAR(turned, power, 1e-12 * power);
-    r.apply_transposed(y.data());
-    for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], x[i], 1e-12);
+    // Rows of R: units turned. Each has length 1 and no part along others.
+    const auto row = [&](std::int64_t i) {
+      std::vector<double> unit(static_cast<std::size_t>(n));
+      unit[static_cast<std::size_t>(i)] = 1;
+      r.apply(unit.data());
+      return unit;
+    };
+    for (std::int64_t i = 0; i < n; ++i)
+      for (const std::int64_t j : {i, (i + 1) % n, (i + n / 2) % n}) {
+        const std::vector<double> a = row(i), b = row(j);
+        EXPECT_NEAR(std::inner_product(a.begin(), a.end(), b.begin(), 0.0), i == j ? 1 : 0, 1e-12);
+      }
   }
 }
 
