@@ -294,6 +294,27 @@ std::vector<OpCase> nothing_cases() {
   add({"pare.FakeQuant",
        {x3, of({3}, {0.5F, 0.25F, 1}), zeros(DType::kI8, {3})},
        {{"axis", number(1)}, {"code_dtype", static_cast<std::int64_t>(DType::kI8)}}});
+  add({"pare.QLookup", {q({2, 3}), counting(DType::kU8, {256}, 0)}, {}, 1, 0, 0, true});
+  add({"pare.QAdd",
+       {q({2, 3}), one(0.5F), zeros(DType::kI8, {}), q({2, 3}), one(0.25F), zeros(DType::kI8, {}), one(1),
+        zeros(DType::kI8, {})},
+       {},
+       1,
+       0,
+       0,
+       true});
+  add({"pare.CachedAttention",
+       {floats({2, 3, 24}), floats({2, 3, 12}), floats({2, 3, 12}, 2), floats({2, 2, 1, 6, 16}),
+        floats({2, 2, 16, 6}), ints({5})},
+       {{"q_num_heads", number(4)}, {"kv_num_heads", number(2)}, {"window", number(0)}}});
+  OpCase attention{"GroupQueryAttention",
+                   {floats({2, 3, 24}), floats({2, 3, 12}), floats({2, 3, 12}, 2), Tensor(), Tensor(),
+                    counting(DType::kI32, {2}, 1), counting(DType::kI32, {1}, 3)},
+                   {{"num_heads", number(4)}, {"kv_num_heads", number(2)}},
+                   3};
+  attention.domain = "com.microsoft";
+  add(attention);
+
   const auto ml = [&](const char* op, std::vector<Tensor> in, Attributes attrs, int outputs = 1) {
     OpCase c{op, std::move(in), std::move(attrs), outputs};
     c.domain = "ai.onnx.ml";
