@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "engine/base/absent_tensor.h"
 #include "engine/base/error.h"
 #include "engine/numeric/pack.h"
 #include "engine/numeric/table.h"
@@ -13,6 +14,29 @@
 
 namespace pare::quant {
 namespace {
+
+// The scale of every element: what codes of one dequantize to.
+Tensor steps_of(const WeightSite& site, const WeightPlan& plan) {
+  WeightPlan ones = plan;
+  ones.zero_points = Tensor{};
+  std::vector<float> one(static_cast<std::size_t>(plan.codes.size()), 1.0f);
+  ones.codes = Tensor::allocate(site.format.dtype, plan.codes.dims());
+  format_info(site.format.dtype).encode(one.data(), ones.codes.mut<std::byte>(), plan.codes.size());
+  return dequantized(site, ones);
+}
+
+bool at_edge(const GridFormat& format, const WeightPlan& plan, std::int64_t i) {
+  const FormatInfo& info = format_info(plan.codes.dtype());
+  float code = 0;
+  if (info.bits >= 8) {
+    info.decode(plan.codes.as<std::uint8_t>() + i * (info.bits / 8), &code, 1);
+  } else {
+    const std::uint8_t one = packed_code(info.bits, plan.codes.data(), i);
+    info.decode(&one, &code, 1);
+  }
+  return static_cast<double>(code) >= format.largest_code() ||
+         static_cast<double>(code) <= format.lowest_code();
+}
 
 class Auditor {
  public:
@@ -247,50 +271,11 @@ class Auditor {
     return value;
   }
 
-  // |w - dequantized| <= half the grid step at that place, or the code is the largest.
   void near(const std::string& tensor, const WeightSite& site, const WeightPlan& plan) {
-    if (!plan.nearest) return;  // the codes make up for each other's errors
     const Tensor& weight = source_->value(site.value).constant;
-    const GridFormat format = grid_format(site.format);
-    const FormatInfo& info = format_info(site.format.dtype);
-    const Tensor back = dequantized(site, plan);
-    const Tensor steps = steps_of(site, plan);
-    const float *w = weight.as<float>(), *got = back.as<float>(), *scale = steps.as<float>();
-    for (std::int64_t i = 0; i < weight.size(); ++i) {
-      const double s = std::fabs(static_cast<double>(scale[i]));
-      const double v = std::fabs(static_cast<double>(w[i]));
-      const double off = std::fabs(static_cast<double>(got[i]) - static_cast<double>(w[i]));
-      // One mantissa step of a float format, one code of an integer format; half of it by rounding, and the
-      // division and product round in float32 on the way. A code at the edge may be any distance away.
-      const double step =
-          info.is_integer() ? s : std::max(s * info.smallest, v * std::exp2(-info.mantissa_bits));
-      if (off <= 0.5 * step * 1.001 + v * 1e-6 || at_edge(format, plan, i)) continue;
-      complain(tensor, fmt::format("element {} is {} and dequantizes to {}", i, w[i], got[i]));
-      return;
-    }
-  }
-
-  // The scale of every element: what codes of one dequantize to.
-  static Tensor steps_of(const WeightSite& site, const WeightPlan& plan) {
-    WeightPlan ones = plan;
-    ones.zero_points = Tensor{};
-    std::vector<float> one(static_cast<std::size_t>(plan.codes.size()), 1.0f);
-    ones.codes = Tensor::allocate(site.format.dtype, plan.codes.dims());
-    format_info(site.format.dtype).encode(one.data(), ones.codes.mut<std::byte>(), plan.codes.size());
-    return dequantized(site, ones);
-  }
-
-  static bool at_edge(const GridFormat& format, const WeightPlan& plan, std::int64_t i) {
-    const FormatInfo& info = format_info(plan.codes.dtype());
-    float code = 0;
-    if (info.bits >= 8) {
-      info.decode(plan.codes.as<std::uint8_t>() + i * (info.bits / 8), &code, 1);
-    } else {
-      const std::uint8_t one = packed_code(info.bits, plan.codes.data(), i);
-      info.decode(&one, &code, 1);
-    }
-    return static_cast<double>(code) >= format.largest_code() ||
-           static_cast<double>(code) <= format.lowest_code();
+    if (is_absent(weight)) return;
+    const std::string wrong = not_nearest(weight, site, plan);
+    if (!wrong.empty()) complain(tensor, wrong);
   }
 
   const Graph& whole_;
@@ -301,6 +286,28 @@ class Auditor {
 };
 
 }  // namespace
+
+// |w - dequantized| <= half the grid step at that place, or the code is the largest.
+std::string not_nearest(const Tensor& weight, const WeightSite& site, const WeightPlan& plan) {
+  if (!plan.nearest) return "";  // the codes make up for each other's errors
+  const GridFormat format = grid_format(site.format);
+  const FormatInfo& info = format_info(site.format.dtype);
+  const Tensor back = dequantized(site, plan);
+  const Tensor steps = steps_of(site, plan);
+  const float *w = weight.as<float>(), *got = back.as<float>(), *scale = steps.as<float>();
+  for (std::int64_t i = 0; i < weight.size(); ++i) {
+    const double s = std::fabs(static_cast<double>(scale[i]));
+    const double v = std::fabs(static_cast<double>(w[i]));
+    const double off = std::fabs(static_cast<double>(got[i]) - static_cast<double>(w[i]));
+    // One mantissa step of a float format, one code of an integer format; half of it by rounding, and the
+    // division and product round in float32 on the way. A code at the edge may be any distance away.
+    const double step =
+        info.is_integer() ? s : std::max(s * info.smallest, v * std::exp2(-info.mantissa_bits));
+    if (off <= 0.5 * step * 1.001 + v * 1e-6 || at_edge(format, plan, i)) continue;
+    return fmt::format("element {} is {} and dequantizes to {}", i, w[i], got[i]);
+  }
+  return "";
+}
 
 AuditResult audit_constants(const Graph& source, const Plan& plan, const Graph& read_back) {
   AuditResult result;

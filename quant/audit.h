@@ -22,8 +22,13 @@ struct AuditResult {
   bool passed() const { return mismatches.empty(); }
 };
 
-// A weight that the file holds in another form (MatMulNBits) is dequantized by the reader's own operators and
-// must give the same bits.
+// What is wrong with the first code that is not the nearest to its weight, "" where none is, and for plans
+// whose codes make up for each other (WeightPlan::nearest). Half a step, unless the code is at the edge.
+std::string not_nearest(const Tensor& weight, const WeightSite& site, const WeightPlan& plan);
+
+// Of absent weights (engine/base/absent_tensor.h), whose codes were compared before, codes, scales and zero
+// points alone are. A weight that the file holds in another form (MatMulNBits) is dequantized by the reader's
+// own operators and must give the same bits.
 //
 // `source` is the float graph of the plan, `read_back` the written file as read again.
 AuditResult audit(const Graph& source, const Plan& plan, const Graph& read_back);

@@ -175,6 +175,9 @@ void report_blocks(Report& report, const BlocksOutcome& blocks) {
       "blocks, in {}",
       bytes_text(static_cast<double>(blocks.activation_bytes)),
       blocks.activations_in_file ? "a file" : "memory");
+  table.note += fmt::format("; {} of finished blocks on the disk, {} foreseen",
+                            bytes_text(static_cast<double>(blocks.journal_bytes)),
+                            bytes_text(static_cast<double>(blocks.journal_foreseen)));
   if (blocks.resumed > 0)
     table.note += fmt::format("; {} blocks were taken over from an earlier process", blocks.resumed);
   table.columns = {"block", "layers", "output SQNR dB", "chosen", "seconds"};

@@ -93,10 +93,6 @@ void encode_groups(const GridStep& step, const float* scales, const std::int32_t
 
 }  // namespace
 
-void grid_encode(GridCodes type, const GridStep& step, const float* w, std::int64_t n, std::uint8_t* codes) {
-  grid_encode_groups(type, step, &step.scale, nullptr, w, n, n, codes);
-}
-
 void grid_encode_groups(GridCodes type, const GridStep& step, const float* scales, const std::int32_t* zeros,
                         const float* w, std::int64_t n, std::int64_t width, std::uint8_t* codes) {
   switch (type) {

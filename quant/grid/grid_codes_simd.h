@@ -16,11 +16,9 @@ struct GridStep {
   std::uint8_t mask = 0xFF;                  // integers: bits of a code
 };
 
-// codes[n], one a byte, from w / step.scale. Integers: NaN gives the zero point.
-PARE_SIMD_DECLARE(void grid_encode(GridCodes type, const GridStep& step, const float* w, std::int64_t n,
-                                   std::uint8_t* codes))
-// The same for groups of `width` neighbours, the last one perhaps short: group g has scales[g] and, unless
-// `zeros` is nullptr, zeros[g]; of `step` only the rest counts.
+// codes[n], one a byte, from w / scale, of groups of `width` neighbours, the last one perhaps short: group g
+// has scales[g] and, unless `zeros` is nullptr, zeros[g]; of `step` only the rest counts. Integers: NaN gives
+// the zero point.
 PARE_SIMD_DECLARE(void grid_encode_groups(GridCodes type, const GridStep& step, const float* scales,
                                           const std::int32_t* zeros, const float* w, std::int64_t n,
                                           std::int64_t width, std::uint8_t* codes))

@@ -1,14 +1,28 @@
 // save_block and load_block of block_outcome.h.
+#include <algorithm>
+
 #include "calib/statistics.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
 #include "engine/base/sha256.h"
+#include "quant/audit.h"
 #include "recipes/blocks/block_outcome.h"
 #include "recipes/quantize/graph_record.h"
 
 namespace pare {
 namespace {
+
+constexpr std::int64_t kWorthIt = 1 << 12;  // bytes of a constant that is a reference rather than a copy
+
+// Does every reader of the float weight read its codes in the quantized graph? Captures are inputs too.
+bool only_codes_are_read(const Graph& graph, const quant::WeightSite& site) {
+  std::size_t readers = 0;
+  for (const NodeId id : graph.nodes())
+    for (const ValueId in : graph.node(id).in) readers += in == site.value ? 1 : 0;
+  return readers == site.uses.size() &&
+         std::find(graph.outputs.begin(), graph.outputs.end(), site.value) == graph.outputs.end();
+}
 
 // What is not written is lost when a run is resumed: who adds a member to one of these adds it below.
 static_assert(sizeof(quant::WeightPlan) == 4 * sizeof(Tensor) + 2 * sizeof(double) +
@@ -273,16 +287,47 @@ std::vector<TensorStats> load_stats(const std::string& path) {
   return stats;
 }
 
+// Of the constants of the block's main graph, those that need not be written.
+void leave_out(const QuantizeOutcome& o, const Graph& model, TensorList& tensors) {
+  for (std::size_t i = 0; i < o.plan.weights.size(); ++i) {
+    const quant::WeightSite& site = o.plan.placement.weights[i];
+    if (!site.path.empty() || !only_codes_are_read(o.source, site)) continue;
+    const Value& value = o.source.value(site.value);
+    const std::string wrong = quant::not_nearest(value.constant, site, o.plan.weights[i]);
+    if (!wrong.empty()) fail(ErrorCode::kInternal, "the codes of '{}': {}", value.name, wrong);
+    tensors.leave_out(value.constant);
+  }
+  for (std::size_t i = 0; i < o.source.value_count(); ++i) {
+    const Value& value = o.source.value(static_cast<ValueId>(i));
+    if (value.constant.empty() || value.constant.bytes() < kWorthIt) continue;
+    const ValueId id = model.find_value(value.name);
+    if (id == ValueId::kNone) continue;
+    const Tensor& there = model.value(id).constant;
+    if (there.data() == value.constant.data() && there.dtype() == value.constant.dtype() &&
+        there.dims() == value.constant.dims())
+      tensors.leave_out(value.constant, value.name);
+  }
+}
+
+TensorList::Elsewhere constants_of(const Graph& model) {
+  return [&model](const std::string& name) {
+    const ValueId id = model.find_value(name);
+    return id == ValueId::kNone ? Tensor{} : model.value(id).constant;
+  };
+}
+
 }  // namespace
 
-void save_block(const std::string& path, const std::string& key, const BlockOutcome& block) {
+void save_block(const std::string& path, const std::string& key, const BlockOutcome& block,
+                const Graph& model) {
   const QuantizeOutcome& o = block.outcome;
   TensorList tensors;
+  leave_out(o, model, tensors);
   Json weights = Json::array(), activations = Json::array();
   for (const quant::WeightPlan& plan : o.plan.weights) weights.push_back(weight_record(plan, tensors));
   for (const quant::ActivationPlan& plan : o.plan.activations)
     activations.push_back(activation_record(plan, tensors));
-  const Json head = {{"block", 1},
+  const Json head = {{"block", 2},
                      {"key", key},
                      {"name", block.record.name},
                      {"layers", block.record.layers},
@@ -299,11 +344,12 @@ void save_block(const std::string& path, const std::string& key, const BlockOutc
   tensors.write(path, head);
 }
 
-std::optional<BlockOutcome> load_block(const std::string& path, const std::string& key, std::string* why) {
+std::optional<BlockOutcome> load_block(const std::string& path, const std::string& key, const Graph& model,
+                                       std::string* why) {
   if (!path_exists(path)) return std::nullopt;
   try {
     Json head;
-    const TensorList tensors = TensorList::read(path, head);
+    const TensorList tensors = TensorList::read(path, head, constants_of(model));
     if (json_string(head, "key", path) != key) return std::nullopt;
     BlockOutcome block;
     block.record.name = json_string(head, "name", path);

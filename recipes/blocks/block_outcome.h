@@ -29,11 +29,17 @@ struct BlockOutcome {
 // The graph without gaps in its ids, and the plan with them. `quantized` is made anew.
 QuantizeOutcome compacted(QuantizeOutcome outcome);
 
-// FILE: a line of JSON and the tensors (graph_record.h). `key`: a hash of all that decides the block.
-void save_block(const std::string& path, const std::string& key, const BlockOutcome& block);
-// Tensors are views of the mapped file. Nothing where there is no file, or one of another key or damaged;
-// then `why` says what is wrong with it.
-std::optional<BlockOutcome> load_block(const std::string& path, const std::string& key,
+// FILE: a line of JSON and the tensors (graph_record.h). `key`: a hash of all that decides the block. Of what
+// the block's graph holds, only what codes do not say is written: neither the float weights behind codes,
+// which are absent when the block is read (engine/base/absent_tensor.h), nor constants that `model`, the
+// whole float graph, has under the same name (an embedding), which are views of it then. Error kInternal
+// where a code is not the nearest to its weight, and the plan says that it is: nobody can find that out
+// later.
+void save_block(const std::string& path, const std::string& key, const BlockOutcome& block,
+                const Graph& model);
+// Tensors are views of the mapped file, or of `model`. Nothing where there is no file, or one of another key
+// or damaged; then `why` says what is wrong with it.
+std::optional<BlockOutcome> load_block(const std::string& path, const std::string& key, const Graph& model,
                                        std::string* why = nullptr);
 
 // Joins blocks in order.

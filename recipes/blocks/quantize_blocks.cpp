@@ -14,6 +14,7 @@
 #include "graphsurgeon/block_cut.h"
 #include "quant/placement/activation.h"
 #include "quant/placement/rules.h"
+#include "recipes/blocks/journal_size.h"
 #include "recipes/quantize/layer_journal.h"
 
 namespace pare {
@@ -65,6 +66,8 @@ class Blocks {
 
   BlocksOutcome run() {
     check();
+    out_.journal_foreseen = journal_bytes(graph_, blocks_, choices_.spec);
+    check_journal_room(in_.folder, out_.journal_foreseen - journaled());
     ActivationOptions held;
     held.type = options_.activations;
     held.memory_bytes = options_.memory_bytes;
@@ -79,6 +82,7 @@ class Blocks {
           i, i == 0 ? 0 : since(start) / static_cast<double>(i) * static_cast<double>(blocks_.size() - i));
       with_context(fmt::format("quantizing block '{}'", blocks_[i].name), [&] { block(i, store); });
     }
+    out_.journal_bytes = journaled();
     out_.whole = assembly_.finish();
     out_.whole.plan.placement.unmatched = quant::RuleBook(choices_.spec).unmatched(graph_);
     return std::move(out_);
@@ -102,6 +106,17 @@ class Blocks {
       fail(ErrorCode::kUsage, "activations are held as float32 or bfloat16");
   }
 
+  std::string path_of(std::size_t i) const { return join_path(in_.folder, fmt::format("block-{:04d}", i)); }
+
+  // Bytes of the blocks' files that are there.
+  std::int64_t journaled() const {
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < blocks_.size(); ++i)
+      for (const std::string& path : {path_of(i), path_of(i) + ".h5"})
+        if (is_regular_file(path)) bytes += static_cast<std::int64_t>(file_size(path));
+    return bytes;
+  }
+
   std::string key(std::size_t i, const Graph& part, const ActivationStore& store) const {
     Sha256 hash;
     const auto add = [&](const std::string& text) {
@@ -123,18 +138,18 @@ class Blocks {
 
   void block(std::size_t i, ActivationStore& store) {
     const Graph part = extract_block(graph_, blocks_[i], *in_.pool);
-    const std::string path = join_path(in_.folder, fmt::format("block-{:04d}", i));
+    const std::string path = path_of(i);
     const std::string key = in_.temporary ? blocks_[i].name : this->key(i, part, store);
-    std::optional<BlockOutcome> done = load_block(path, key);
+    std::optional<BlockOutcome> done = load_block(path, key, graph_);
     if (done) {
       ++out_.resumed;
     } else {
       BlockOutcome made = solve(i, part, store, path);
-      save_block(path, key, made);
+      save_block(path, key, made, graph_);
       made = {};
       // What is taken over by a resumed run is what this one goes on with; and it takes no memory.
       std::string why;
-      done = load_block(path, key, &why);
+      done = load_block(path, key, graph_, &why);
       if (!done) fail(ErrorCode::kInternal, "'{}' does not read back: {}", path, why);
       remove_tree(path + ".layers");
     }

@@ -47,10 +47,12 @@ struct BlocksOutcome {
   std::int64_t samples = 0;
   std::int64_t activation_bytes = 0;  // held at most
   bool activations_in_file = false;
-  std::int64_t resumed = 0;  // blocks that were taken over
+  std::int64_t resumed = 0;                              // blocks that were taken over
+  std::int64_t journal_foreseen = 0, journal_bytes = 0;  // of the blocks' files
 };
 
-// Errors: kUnsupported where the model has no blocks, for target onnxruntime with quantized activations;
+// Errors: kDevice where the disk has no room for the files of finished blocks (journal_size.h), before any
+// work; kUnsupported where the model has no blocks, for target onnxruntime with quantized activations;
 // those of quantize_model() with the block's name.
 BlocksOutcome quantize_blocks(const BlocksInput& input, const QuantizeChoices& choices,
                               const BlockOptions& options);

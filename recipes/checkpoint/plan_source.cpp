@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "engine/base/absent_tensor.h"
 #include "engine/base/error.h"
 #include "engine/numeric/convert.h"
 #include "graphsurgeon/simplify.h"
@@ -118,7 +119,7 @@ class PlanSource final : public QuantizedSource {
       FloatTensor tensor{entry.name, DType::kF32, entry.dims};
       dtype_from_name(entry.type, tensor.dtype);
       const ValueId was = original.find_value(entry.name), is = outcome_.source.find_value(entry.name);
-      if (was != ValueId::kNone && is != ValueId::kNone &&
+      if (was != ValueId::kNone && is != ValueId::kNone && !is_absent(outcome_.source.value(is).constant) &&
           !same_values(original.value(was).constant, outcome_.source.value(is).constant)) {
         Tensor value = outcome_.source.value(is).constant;
         if (value.dims() != entry.dims)

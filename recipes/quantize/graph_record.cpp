@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "engine/base/absent_tensor.h"
 #include "engine/base/atomic_file.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
@@ -116,6 +117,11 @@ std::int64_t TensorList::add(const Tensor& tensor) {
   return number;
 }
 
+void TensorList::leave_out(const Tensor& tensor, const std::string& name) {
+  const std::int64_t number = add(tensor);
+  if (number >= 0) left_out_.emplace(number, name);
+}
+
 Tensor TensorList::at(std::int64_t number) const {
   if (number == -1) return {};
   if (number < 0 || number >= static_cast<std::int64_t>(tensors_.size()))
@@ -127,9 +133,18 @@ void TensorList::write(const std::string& path, const Json& head) const {
   Json list = Json::array();
   std::size_t offset = 0;
   Sha256 hash;
-  for (const Tensor& tensor : tensors_) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const Tensor& tensor = tensors_[i];
+    Json record = {{"dtype", name(tensor.dtype())}, {"dims", tensor.dims()}};
+    const auto out = left_out_.find(static_cast<std::int64_t>(i));
+    if (out != left_out_.end()) {
+      record["elsewhere"] = out->second;
+      list.push_back(std::move(record));
+      continue;
+    }
     offset = aligned(offset);
-    list.push_back({{"dtype", name(tensor.dtype())}, {"dims", tensor.dims()}, {"offset", offset}});
+    record["offset"] = offset;
+    list.push_back(std::move(record));
     offset += static_cast<std::size_t>(tensor.bytes());
     hash.update(tensor.byte_span());
   }
@@ -143,7 +158,9 @@ void TensorList::write(const std::string& path, const Json& head) const {
   file.write(line);
   const std::string zeros(kAlign, '\0');
   offset = 0;
-  for (const Tensor& tensor : tensors_) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (left_out_.count(static_cast<std::int64_t>(i)) != 0) continue;
+    const Tensor& tensor = tensors_[i];
     file.write(std::string_view(zeros).substr(0, aligned(offset) - offset));
     file.write(tensor.byte_span());
     offset = aligned(offset) + static_cast<std::size_t>(tensor.bytes());
@@ -151,7 +168,7 @@ void TensorList::write(const std::string& path, const Json& head) const {
   file.commit();
 }
 
-TensorList TensorList::read(const std::string& path, Json& head) {
+TensorList TensorList::read(const std::string& path, Json& head, const Elsewhere& elsewhere) {
   const MappedFile file(path);
   const std::string_view text(static_cast<const char*>(static_cast<const void*>(file.bytes().data())),
                               file.bytes().size());
@@ -167,6 +184,18 @@ TensorList TensorList::read(const std::string& path, Json& head) {
       fail(ErrorCode::kBadFile, "an unknown type");
     Dims dims;
     for (const Json& size : json_array(one, "dims", path)) dims.push_back(size.get<std::int64_t>());
+    if (one.contains("elsewhere")) {
+      const std::string name = json_string(one, "elsewhere", path);
+      Tensor tensor;
+      if (name.empty())
+        tensor = absent_tensor(dtype, dims);
+      else if (elsewhere)
+        tensor = elsewhere(name);
+      if (tensor.dtype() != dtype || tensor.dims() != dims)
+        fail(ErrorCode::kBadFile, "the tensor '{}' is not what it was", name);
+      list.tensors_.push_back(std::move(tensor));
+      continue;
+    }
     const auto offset = static_cast<std::size_t>(json_int(one, "offset", path));
     const auto size = static_cast<std::size_t>(byte_count(dtype, dims));
     if (offset % kAlign != 0 || offset > bytes || size > bytes - offset)

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 
+#include "engine/base/absent_tensor.h"
 #include "engine/base/error.h"
 
 namespace pare {
@@ -33,6 +35,22 @@ TEST(TensorAllocate, ZeroElementsHaveAnAddress) {
     EXPECT_EQ(none.size(), 0);
     EXPECT_NE(none.data(), nullptr);
   }
+}
+
+TEST(AbsentTensor, HasSizesAndNoNumbers) {
+  const Tensor small = absent_tensor(DType::kF32, {3, 5});
+  const Tensor large = absent_tensor(DType::kF32, {1 << 20, 3});  // 12 MB, several pieces
+  const Tensor later = absent_tensor(DType::kBF16, {7});
+  for (const Tensor& tensor : {small, large, later}) EXPECT_TRUE(is_absent(tensor));
+  EXPECT_EQ(small.dims(), (Dims{3, 5}));
+  EXPECT_EQ(later.dtype(), DType::kBF16);
+  for (std::int64_t i = 0; i < large.size(); i += 1000) ASSERT_TRUE(std::isnan(large.as<float>()[i])) << i;
+  EXPECT_TRUE(std::isnan(large.as<float>()[large.size() - 1]));
+  EXPECT_TRUE(std::isnan(small.as<float>()[14]));
+  EXPECT_FALSE(is_absent(small.clone()));
+  EXPECT_FALSE(is_absent(Tensor::scalar(1)));
+  EXPECT_FALSE(is_absent(Tensor{}));
+  EXPECT_EQ(absent_tensor(DType::kF32, {0, 4}).size(), 0);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "datasets/random.h"
+#include "engine/base/absent_tensor.h"
 #include "engine/base/atomic_file.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
@@ -16,6 +17,8 @@
 #include "engine/run/session.h"
 #include "graphsurgeon/block_cut.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
+#include "quant/audit.h"
+#include "recipes/blocks/journal_size.h"
 #include "recipes/quantize/graph_record.h"
 #include "tests/unit/datasets/temporary.h"
 #include "tests/unit/graphsurgeon/text_model.h"
@@ -102,6 +105,51 @@ TEST(Blocks, JoinedAreTheModel) {
       EXPECT_TRUE(out == ValueId::kNone || joined.find_value(plain.value(out).name) != ValueId::kNone);
 }
 
+// The files of finished blocks: codes and scales, no float weights, whose place is empty when they come back;
+// foreseen to within what headers and small tensors take; the embedding is a view of the model's.
+TEST(Blocks, FilesHoldCodesAlone) {
+  const TemporaryFolder folder;
+  ThreadPool pool(1);
+  const Graph whole = family("llama", true);
+  QuantizeChoices choices;
+  choices.spec.weights = quant::weight_format("int4");
+  choices.spec.activations = {};
+  choices.spec.method = "rtn";
+  const std::vector<GraphBlock> blocks = find_blocks(whole);
+  std::int64_t written = 0, graphs = 0;
+  for (const GraphBlock& block : blocks) {
+    const Graph part = extract_block(whole, block, pool);
+    QuantizeInput input;
+    input.graph = &part;
+    input.pool = &pool;
+    BlockOutcome made;
+    made.outcome = compacted(quantize_model(input, choices));
+    ASSERT_FALSE(made.outcome.plan.weights.empty());
+    const std::string path = folder.file("block");
+    save_block(path, "key", made, whole);
+    written += static_cast<std::int64_t>(file_size(path));
+    Json head;
+    graphs += static_cast<std::int64_t>(read_text_file(path, 1u << 24).find('\n'));
+    std::string why;
+    EXPECT_FALSE(load_block(path, "another", whole, &why));
+    const std::optional<BlockOutcome> back = load_block(path, "key", whole, &why);
+    ASSERT_TRUE(back) << why;
+    EXPECT_EQ(to_text(back->outcome.quantized), to_text(made.outcome.quantized));
+    for (std::size_t i = 0; i < back->outcome.plan.weights.size(); ++i) {
+      const quant::WeightSite& site = back->outcome.plan.placement.weights[i];
+      EXPECT_TRUE(is_absent(back->outcome.source.value(site.value).constant));
+      EXPECT_TRUE(equal_bytes(back->outcome.plan.weights[i].codes, made.outcome.plan.weights[i].codes));
+    }
+    EXPECT_TRUE(quant::audit(back->outcome.source, back->outcome.plan, back->outcome.quantized).passed());
+  }
+  const std::int64_t foreseen = journal_bytes(whole, blocks, choices.spec);
+  EXPECT_GE(written - graphs, foreseen);
+  // Norms, and every tensor begins at a multiple of 64 bytes.
+  EXPECT_LE(written - graphs, foreseen + 64 * 200);
+  EXPECT_NO_THROW(check_journal_room(folder.file(""), foreseen));
+  EXPECT_THROW(check_journal_room(folder.file(""), std::int64_t{1} << 60), Error);
+}
+
 TEST(Blocks, NetsWithoutASingleValueBetweenLayersHaveNone) {
   const Graph two = text_graph(21,
                                "g (float[N,4] x) => (float[N,4] y, float[N,4] z) <float[4,4] w = "
@@ -172,6 +220,34 @@ TEST(GraphRecord, ComesBackAsItWas) {
     write_file_atomically(path, std::string_view(text).substr(0, at));
     EXPECT_ANY_THROW(TensorList::read(path, head)) << at;
   }
+}
+
+// Numbers that are not written: one tensor comes back without any, one from where the reader has it; both are
+// written once, and a reader that has another tensor there is refused.
+TEST(GraphRecord, LeavesOut) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("part");
+  const Tensor gone = Tensor::from(DType::kF32, {2, 1 << 16}, std::vector<float>(1 << 17, 0.5f));
+  const Tensor there = Tensor::from(DType::kF32, {1 << 16}, std::vector<float>(1 << 16, 2.0f));
+  const Tensor kept = Tensor::scalar(7);
+  TensorList tensors;
+  tensors.leave_out(gone);
+  tensors.leave_out(there, "embedding");
+  const std::int64_t first = tensors.add(kept);
+  EXPECT_EQ(tensors.add(gone), 0);
+  EXPECT_EQ(tensors.add(there), 1);
+  tensors.write(path, {{"x", 1}});
+  EXPECT_LT(file_size(path), 4096u);
+  Json head;
+  const auto give = [&](const std::string& name) { return name == "embedding" ? there : Tensor{}; };
+  const TensorList back = TensorList::read(path, head, give);
+  EXPECT_TRUE(is_absent(back.at(0)));
+  EXPECT_EQ(back.at(0).dims(), gone.dims());
+  EXPECT_EQ(back.at(0).dtype(), DType::kF32);
+  EXPECT_EQ(back.at(1).data(), there.data());
+  EXPECT_TRUE(equal_bytes(back.at(first), kept));
+  EXPECT_ANY_THROW(TensorList::read(path, head));
+  EXPECT_ANY_THROW(TensorList::read(path, head, [&](const std::string&) { return gone; }));
 }
 
 struct Held {
