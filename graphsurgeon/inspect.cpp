@@ -63,9 +63,9 @@ class Counter {
 }  // namespace
 
 ModelSummary inspect_model(const std::string& path) {
-  const Graph graph = load_model(path);
-  ModelSummary summary;
   const ModelKind kind = model_kind(path);
+  const Graph graph = kind == ModelKind::kOnnx ? read_onnx(path, {.unread = true}) : load_model(path);
+  ModelSummary summary;
   summary.format = model_kind_name(kind);
   summary.opset = graph.opset;
   if (kind == ModelKind::kOnnx) {

@@ -106,6 +106,8 @@ Graph read_model(std::span<const std::byte> bytes, std::shared_ptr<const void> o
   scope.opsets = read_opsets(model);
   check_header(model, scope.opsets);
   scope.opset = scope.opsets.emplace("", kNewestOpset).first->second;
+  // Forms of other domains are raised by what their constants hold.
+  scope.tensors.unread = options.unread && scope.opsets.size() == 1;
   warn(model, options);
   inline_functions(model, scope.opset, directory);
   sort_nodes(*model.mutable_graph());

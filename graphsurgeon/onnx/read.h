@@ -27,6 +27,9 @@ namespace pare {
 struct ReadOptions {
   bool infer = true;  // false: shapes as declared only, not verified; for looking into a file
   std::vector<std::string>* warnings = nullptr;  // what was left out or looks odd, in words
+  // For looking at structure: values of constants of 64 KiB and more must not be read then, since floats
+  // among them may not be aligned (three of four in a file are not, and are copied otherwise).
+  bool unread = false;
   bool verify_data = false;  // read all external data now and compare with the checksums that the model has
 };
 

@@ -76,8 +76,11 @@ Tensor read_strings(const Dims& dims, const onnx::TensorProto& proto) {
   return tensor;
 }
 
+// What inference of shapes may look at is smaller.
+constexpr std::uint64_t kLargeBytes = 65536;
+
 Tensor from_bytes(DType type, const Dims& dims, std::span<const std::byte> bytes,
-                  const std::shared_ptr<const void>& owner) {
+                  const std::shared_ptr<const void>& owner, bool unread = false) {
   const auto needed = static_cast<std::uint64_t>(byte_count(type, dims));
   if (bytes.size() < needed)
     throw make_error(ErrorCode::kBadFile, "{} of shape {} needs {} bytes, its data has {}", name(type),
@@ -87,7 +90,8 @@ Tensor from_bytes(DType type, const Dims& dims, std::span<const std::byte> bytes
   const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % static_cast<unsigned>(width) == 0;
   const auto is_flag = [](std::byte b) { return std::to_integer<unsigned>(b) <= 1; };
   const bool flags = type != DType::kBool || std::all_of(bytes.begin(), bytes.begin() + needed, is_flag);
-  if (owner && aligned && flags && needed > 0) return Tensor::share(type, dims, bytes.data(), owner);
+  const bool view = aligned || (unread && is_float(type) && needed >= kLargeBytes);
+  if (owner && view && flags && needed > 0) return Tensor::share(type, dims, bytes.data(), owner);
   Tensor tensor = Tensor::copy_of(type, dims, bytes.data(), needed);
   if (!flags) {
     auto* out = tensor.mut<std::uint8_t>();
@@ -113,7 +117,8 @@ Tensor read_payload(const onnx::TensorProto& proto, TensorSource& source) {
   if (number >= 0) {
     if (static_cast<std::size_t>(number) >= source.payloads.size())
       fail(ErrorCode::kBadFile, "the tensor's data is not in the file");
-    return from_bytes(type, dims, source.payloads[static_cast<std::size_t>(number)], source.owner);
+    return from_bytes(type, dims, source.payloads[static_cast<std::size_t>(number)], source.owner,
+                      source.unread);
   }
   if (!proto.raw_data().empty() || element_count(dims) == 0)
     return from_bytes(type, dims, std::as_bytes(std::span(proto.raw_data())), nullptr);

@@ -20,6 +20,7 @@ struct TensorSource {
   std::string directory;                             // for external data; "" when there is no folder
   std::map<std::string, MappedFile> external;        // files mapped so far, by location
   std::map<std::string, std::string> checksums;      // the SHA-1 that tensors name, by location
+  bool unread = false;  // large floats are views whatever their alignment: nobody looks at their values
 };
 
 // A view into the file where the data's address suits its type, else an aligned copy. Bytes behind the
