@@ -88,10 +88,15 @@ GramAccumulator::GramAccumulator(std::string name, std::int64_t n, std::int64_t 
   gram_.totals.resize(static_cast<std::size_t>(groups * n));
 }
 
-std::int64_t GramAccumulator::predicted_bytes(std::int64_t n, std::int64_t groups) {
-  // The sums; positions that wait, and their two packed copies.
-  return groups * (Gram::triangle(n) + n) * 8 + kGramBlock * n * 4 * (groups + 2);
+std::int64_t GramAccumulator::held_bytes(std::int64_t n, std::int64_t groups) {
+  return groups * (Gram::triangle(n) + n) * 8;
 }
+
+std::int64_t GramAccumulator::waiting_bytes(std::int64_t n, std::int64_t groups) {
+  return kGramBlock * n * groups * 4;
+}
+
+std::int64_t GramAccumulator::work_bytes(std::int64_t n) { return kGramBlock * n * 4 * 2; }
 
 float* GramAccumulator::rows(std::int64_t& k) {
   if (pending_.empty()) pending_ = Tensor::allocate(DType::kF32, {kGramBlock, width()});
@@ -112,6 +117,12 @@ Gram GramAccumulator::take() {
   std::fill(gram_.totals.begin(), gram_.totals.end(), 0.0);
   gram_.count = gram_.nonfinite = 0;
   return done;
+}
+
+Gram GramAccumulator::finish() {
+  if (filled_ > 0) flush();
+  pending_ = {};
+  return std::move(gram_);
 }
 
 void GramAccumulator::flush() {

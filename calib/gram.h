@@ -67,8 +67,14 @@ class GramAccumulator {
   void commit(std::int64_t k);
   // What was summed so far, and a fresh start.
   Gram take();
+  // The same without a copy, at the end: nothing can be added any more.
+  Gram finish();
 
-  static std::int64_t predicted_bytes(std::int64_t n, std::int64_t groups);
+  // What is held of one part of the samples; positions that wait for a whole block; packed copies of a block
+  // while it is summed (one accumulator at a time).
+  static std::int64_t held_bytes(std::int64_t n, std::int64_t groups);
+  static std::int64_t waiting_bytes(std::int64_t n, std::int64_t groups);
+  static std::int64_t work_bytes(std::int64_t n);
 
  private:
   void flush();

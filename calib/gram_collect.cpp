@@ -21,7 +21,7 @@ struct Slot {
   GramGeometry geometry;
   std::string name;  // of its first layer
   std::vector<std::size_t> targets;
-  std::int64_t bytes = 0;
+  std::int64_t held = 0, bytes = 0, work = 0;  // matrices; with positions that wait; while a block is summed
 };
 
 std::string layer_label(const Graph& graph, const GramTarget& target) {
@@ -51,8 +51,9 @@ std::vector<Slot> slots_of(const Graph& graph, const std::vector<GramTarget>& ta
     }
     slot.targets = {t};
     const std::int64_t n = slot.geometry.n(), groups = slot.geometry.groups;
-    slot.bytes = GramAccumulator::predicted_bytes(n, groups);
-    if (options.held_out > 0) slot.bytes += groups * (Gram::triangle(n) + n) * 8;
+    slot.held = GramAccumulator::held_bytes(n, groups) * (options.held_out > 0 ? 2 : 1);
+    slot.bytes = slot.held + GramAccumulator::waiting_bytes(n, groups);
+    slot.work = GramAccumulator::work_bytes(n);
     slots.push_back(std::move(slot));
   }
   return slots;
@@ -104,6 +105,7 @@ class Pass {
 
   Session& session() { return *session_; }
   Gram take(std::size_t slot) { return sums_[slot - begin_]->take(); }
+  Gram finish(std::size_t slot) { return sums_[slot - begin_]->finish(); }
 
  private:
   void add(std::size_t s, const TensorView& view, Layout layout) {
@@ -137,8 +139,7 @@ class Pass {
 }  // namespace
 
 void collect_grams(const Graph& graph, const std::vector<GramTarget>& targets, Dataset& data,
-                   const GramOptions& options,
-                   const std::function<void(std::size_t, const GramPair&)>& done) {
+                   const GramOptions& options, const GramsDone& done) {
   PARE_ASSERT(options.pool);
   const std::int64_t end = options.end < 0 ? data.sample_count() : std::min(options.end, data.sample_count());
   if (end - options.begin <= options.held_out)
@@ -164,9 +165,6 @@ void collect_grams(const Graph& graph, const std::vector<GramTarget>& targets, D
     Pass pass(graph, slots, first, last, *options.pool);
     StateFeed feed(data, graph);
     std::vector<GramPair> pairs(last - first);
-    const auto take = [&](Gram GramPair::*part) {
-      for (std::size_t s = first; s < last; ++s) pairs[s - first].*part = pass.take(s);
-    };
     for (std::int64_t at = options.begin, to = 0; at < end; at = to) {
       check_cancelled();
       to = data.batch_end(at, at < fit_end ? fit_end : end, batch);
@@ -174,12 +172,14 @@ void collect_grams(const Graph& graph, const std::vector<GramTarget>& targets, D
                    [&] { feed.run(pass.session(), data.read(at, to, options.pool)); });
       release_freed_memory();
       step.advance(to - at);
-      if (to == fit_end) take(&GramPair::fit);
+      if (to != fit_end) continue;
+      for (std::size_t s = first; s < last; ++s)
+        pairs[s - first].fit = options.held_out > 0 ? pass.take(s) : pass.finish(s);
     }
-    if (options.held_out > 0) take(&GramPair::held_out);
     for (std::size_t s = first; s < last; ++s) {
-      for (const std::size_t target : slots[s].targets) done(target, pairs[s - first]);
-      pairs[s - first] = {};
+      if (options.held_out > 0) pairs[s - first].held_out = pass.finish(s);
+      const auto pair = std::make_shared<const GramPair>(std::move(pairs[s - first]));
+      for (const std::size_t target : slots[s].targets) done(target, pair);
     }
     first = last;
   }
@@ -191,9 +191,14 @@ GramForecast forecast_grams(const Graph& graph, const std::vector<GramTarget>& t
   GramForecast forecast;
   std::size_t first = 0;
   for (const std::size_t last : cut_passes(slots, options.memory_bytes)) {
-    std::int64_t bytes = 0;
-    for (; first < last; ++first) bytes += slots[first].bytes;
-    forecast.bytes = std::max(forecast.bytes, bytes);
+    std::int64_t bytes = 0, work = 0, held = 0;
+    for (; first < last; ++first) {
+      bytes += slots[first].bytes;
+      held += slots[first].held;
+      work = std::max(work, slots[first].work);
+    }
+    forecast.most = std::max(forecast.most, forecast.held + bytes + work);
+    forecast.held += held;
     ++forecast.passes;
   }
   return forecast;

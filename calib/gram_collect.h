@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "calib/gram.h"
@@ -32,15 +33,19 @@ struct GramPair {
   Gram fit, held_out;  // held_out is empty without held-out samples
 };
 
-// Calls done(index in targets, matrices) for each target, pass by pass. A layer whose branch was never taken
+using GramsDone = std::function<void(std::size_t target, const std::shared_ptr<const GramPair>& pair)>;
+
+// Calls done(index in targets, matrices) for each target, pass by pass; targets with the same rows get the
+// same ones. A layer whose branch was never taken
 // has count 0. Errors: kUsage for a node without a constant weight, or where the data set has not more than
 // `held_out` samples; kInterrupted.
 void collect_grams(const Graph& graph, const std::vector<GramTarget>& targets, Dataset& data,
-                   const GramOptions& options, const std::function<void(std::size_t, const GramPair&)>& done);
+                   const GramOptions& options, const GramsDone& done);
 
-// Passes that it takes, and bytes of the largest.
+// Passes that it takes; bytes of all matrices, and the most at once beside the session, when who gets the
+// matrices keeps them.
 struct GramForecast {
-  std::int64_t passes = 0, bytes = 0;
+  std::int64_t passes = 0, held = 0, most = 0;
 };
 GramForecast forecast_grams(const Graph& graph, const std::vector<GramTarget>& targets,
                             const GramOptions& options);

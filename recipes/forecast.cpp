@@ -6,7 +6,6 @@
 
 #include "calib/calibrate.h"
 #include "calib/collector.h"
-#include "calib/gram_geometry.h"
 #include "engine/base/error.h"
 #include "engine/base/memory.h"
 #include "engine/ir/subgraph.h"
@@ -14,6 +13,7 @@
 #include "eval/report_render.h"
 #include "quant/placement/activation.h"
 #include "recipes/plan_report.h"
+#include "recipes/quantize/layer_grams.h"
 #include "recipes/quantize/quantize_model.h"
 #include "recipes/quantize/solve_weights.h"
 #include "recipes/stages.h"
@@ -61,16 +61,12 @@ std::int64_t count_batches(const Dataset& data, std::int64_t batch) {
   return batches;
 }
 
-// Values are watched there, so batches are not split and every value has a buffer.
-double calibration_bytes(RunState& state, double before) {
-  const QuantizeChoices choices = quantize_choices(*state.recipe().quantize);
-  const std::vector<CalibratedValue> values = calibrated_values(state.graph(), &choices.spec);
-  if (values.empty()) return 0;
-  const std::unique_ptr<Dataset> data = state.calibration_data(state.split().samples);
-  const std::int64_t batch = data->fixed_batch() > 0 ? data->fixed_batch() : data->batch_size();
+// A session in which values are watched, beside `before`: batches are not split and every value has a buffer.
+double session_bytes(RunState& state, const std::vector<CalibratedValue>& values, const Dataset& data) {
+  const std::int64_t batch = data.fixed_batch() > 0 ? data.fixed_batch() : data.batch_size();
   const WatchableGraph watchable = lower_to_watch(state.graph(), values);
-  double bytes = before;
-  for (const InputSpec& input : data->inputs()) {
+  double bytes = 0;
+  for (const InputSpec& input : data.inputs()) {
     double one = static_cast<double>(bits(input.dtype)) / 8;
     for (std::size_t d = 1; d < input.shape.dims.size(); ++d)
       one *= input.shape.dims[d].known() ? static_cast<double>(input.shape.dims[d].value) : 1.0;
@@ -80,30 +76,67 @@ double calibration_bytes(RunState& state, double before) {
     const Value& value = watchable.lowered.graph->value(static_cast<ValueId>(i));
     if (value.is_constant()) bytes += 2 * static_cast<double>(value.constant.bytes());  // lowered, and packed
   }
-  return bytes + static_cast<double>(live_activation_bytes(*watchable.lowered.graph, batch)) +
+  return bytes + static_cast<double>(live_activation_bytes(*watchable.lowered.graph, batch));
+}
+
+double calibration_bytes(RunState& state) {
+  const QuantizeChoices choices = quantize_choices(*state.recipe().quantize);
+  const std::vector<CalibratedValue> values = calibrated_values(state.graph(), &choices.spec);
+  if (values.empty()) return 0;
+  return session_bytes(state, values, *state.calibration_data(state.split().samples)) +
          static_cast<double>(
              Collector::predicted_bytes(static_cast<std::int64_t>(values.size()), state.pool().threads()));
 }
 
-// Gram matrices of the inputs of all layers (halves of symmetric ones, fitted and held out), and what solving
-// the largest takes beside: whole matrices of both parts, a factor, a copy in work.
-double gram_bytes(const Graph& graph, const quant::Placement& placement) {
-  std::vector<std::tuple<SubgraphPath, ValueId, std::int64_t>> seen;
-  double bytes = 0, largest = 0;
-  for (const quant::WeightSite& site : placement.weights) {
-    const Graph& scope = subgraph_at(graph, site.path);
-    for (const Use& use : site.uses) {
-      GramGeometry geometry;
-      if (use.slot != 1 || !gram_geometry(scope, scope.node(use.node), geometry)) continue;
-      const std::tuple one{site.path, scope.node(use.node).in[0], geometry.n()};
-      if (std::find(seen.begin(), seen.end(), one) != seen.end()) continue;
-      seen.push_back(one);
-      const auto n = static_cast<double>(geometry.n());
-      bytes += 2 * 8 * static_cast<double>(geometry.groups) * n * (n + 1) / 2;
-      largest = std::max(largest, 8 * n * n);
-    }
+std::vector<CalibratedValue> inputs_of_layers(const Graph& graph, const quant::Placement& placement) {
+  std::vector<CalibratedValue> values;
+  for (const GramLayer& layer : gram_layers(graph, placement)) {
+    const CalibratedValue value{layer.x, -1, layer.target.path};
+    if (std::none_of(values.begin(), values.end(), [&](const CalibratedValue& other) {
+          return other.id == value.id && other.path == value.path;
+        }))
+      values.push_back(value);
   }
-  return bytes + 4 * largest;
+  return values;
+}
+
+// What Gram matrices take while they are collected: a session, the matrices, positions that wait for a whole
+// block. Then while the largest layer is solved, and while a candidate is scored (`scoring` beside them).
+double gram_bytes(RunState& state, const quant::Placement& placement, double scoring) {
+  const Graph& graph = state.graph();
+  const std::unique_ptr<Dataset> data = state.calibration_data(state.split().samples);
+  const GramForecast all = LayerGrams::forecast(graph, placement, *data);
+  const double session = session_bytes(state, inputs_of_layers(graph, placement), *data);
+  return std::max({session + static_cast<double>(all.most),
+                   static_cast<double>(all.held) + solve_bytes(graph, placement),
+                   static_cast<double>(all.held) + scoring});
+}
+
+// The same where they are collected a part of the layers at a time, and not kept.
+double part_bytes(RunState& state, const quant::Placement& placement) {
+  const Graph& graph = state.graph();
+  const std::unique_ptr<Dataset> data = state.calibration_data(state.split().samples);
+  double most = 0;
+  for (const std::vector<std::size_t>& weights : gram_parts(graph, placement, *data)) {
+    const quant::Placement part = part_of(placement, weights);
+    const GramForecast one = LayerGrams::forecast(graph, part, *data);
+    most = std::max(
+        {most, session_bytes(state, inputs_of_layers(graph, part), *data) + static_cast<double>(one.most),
+         static_cast<double>(one.held) + solve_bytes(graph, part)});
+  }
+  return most;
+}
+
+// What scoring a candidate takes beside what is there.
+double scoring_bytes(RunState& state, const Graph& candidate) {
+  const std::unique_ptr<Dataset> data = state.calibration_data(state.split().samples);
+  const double before = static_cast<double>(current_anonymous_bytes());
+  restart_recent_peak();
+  EvaluateOptions options;
+  options.pool = &state.pool();
+  const std::int64_t batch = data->fixed_batch() > 0 ? data->fixed_batch() : data->batch_size();
+  collect_outputs(candidate, *data, {0, data->batch_end(0, data->sample_count(), batch)}, options);
+  return std::max(0.0, static_cast<double>(recent_peak_anonymous_bytes()) - before);
 }
 
 // As quantize_model does.
@@ -228,10 +261,13 @@ Forecast forecast_run(RunState& state) {
                     twelve + shape * further(batches, 12));
   }
   if (calibrates && r.quantize) {
-    peak = std::max(peak, calibration_bytes(state, before));
+    peak = std::max(peak, before + calibration_bytes(state));
     const quant::Placement placement = quant::place(graph, quantize_choices(*r.quantize).spec);
     if (collects_grams(placement))
-      peak = std::max(peak, calibration_bytes(state, before) + gram_bytes(graph, placement));
+      peak = std::max(peak, before + gram_bytes(state, placement, scoring_bytes(state, candidate)));
+    else if (std::any_of(placement.weights.begin(), placement.weights.end(),
+                         [](const quant::WeightSite& site) { return site.method == "auto"; }))
+      peak = std::max(peak, before + part_bytes(state, placement));
   }
   forecast.anonymous_bytes = peak + kBesides + kBytesOfStatistics * static_cast<double>(sites);
   forecast.seconds = seconds;

@@ -115,7 +115,8 @@ void correct_biases(QuantCandidate& c, const QuantizeInput& input) {
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const bool floats =
         targets[i].activation == quant::kFloatInput || v.stats[targets[i].activation] == nullptr;
-    const GramPair* pair = floats ? v.grams.find(targets[i].path, targets[i].node) : nullptr;
+    const auto pair =
+        floats ? v.grams.find(targets[i].path, targets[i].node) : std::shared_ptr<const GramPair>();
     if (pair == nullptr) continue;
     first[i].columns = column_means(pair->fit);
     second[i].columns = pair->held_out.empty() ? first[i].columns : column_means(pair->held_out);

@@ -13,50 +13,40 @@ namespace {
 // matrix product a position.
 constexpr std::int64_t kGramSamples = 128;
 
-Gram scaled(const Gram& gram, std::int64_t ins, const std::vector<float>& s) {
-  Gram result = gram;
+void divide(Gram& gram, std::int64_t ins, const std::vector<float>& s) {
   const auto by = [&](std::int64_t group, std::int64_t column) {
     return 1.0 / static_cast<double>(s[static_cast<std::size_t>(group * ins + column % ins)]);
   };
   for (std::int64_t g = 0; g < gram.groups; ++g)
     for (std::int64_t i = 0; i < gram.n; ++i) {
-      result.totals[static_cast<std::size_t>(g * gram.n + i)] *= by(g, i);
+      gram.totals[static_cast<std::size_t>(g * gram.n + i)] *= by(g, i);
       for (std::int64_t j = i; j < gram.n; ++j)
-        result.sums[static_cast<std::size_t>(g * Gram::triangle(gram.n) + gram.index(i, j))] *=
+        gram.sums[static_cast<std::size_t>(g * Gram::triangle(gram.n) + gram.index(i, j))] *=
             by(g, i) * by(g, j);
     }
-  return result;
 }
 
-Gram shifted(const Gram& gram, std::int64_t ins, const std::vector<float>& z) {
-  Gram result = gram;
+void subtract(Gram& gram, std::int64_t ins, const std::vector<float>& z) {
+  const std::vector<double> totals = gram.totals;
   const double count = static_cast<double>(gram.count);
   for (std::int64_t g = 0; g < gram.groups; ++g) {
     const auto by = [&](std::int64_t column) {
       return static_cast<double>(z[static_cast<std::size_t>(g * ins + column % ins)]);
     };
-    const auto total = [&](std::int64_t i) { return gram.totals[static_cast<std::size_t>(g * gram.n + i)]; };
+    const auto total = [&](std::int64_t i) { return totals[static_cast<std::size_t>(g * gram.n + i)]; };
     for (std::int64_t i = 0; i < gram.n; ++i) {
-      result.totals[static_cast<std::size_t>(g * gram.n + i)] -= count * by(i);
+      gram.totals[static_cast<std::size_t>(g * gram.n + i)] -= count * by(i);
       for (std::int64_t j = i; j < gram.n; ++j)
-        result.sums[static_cast<std::size_t>(g * Gram::triangle(gram.n) + gram.index(i, j))] +=
+        gram.sums[static_cast<std::size_t>(g * Gram::triangle(gram.n) + gram.index(i, j))] +=
             count * by(i) * by(j) - by(i) * total(j) - by(j) * total(i);
     }
   }
-  return result;
 }
 
 }  // namespace
 
-LayerGrams LayerGrams::collect(const Graph& graph, const quant::Placement& placement, Dataset& data,
-                               ThreadPool& pool, Progress* progress) {
-  struct Layer {
-    GramTarget target;
-    ValueId x;
-    GramGeometry geometry;
-    std::vector<NodeId> nodes;
-  };
-  std::vector<Layer> layers;
+std::vector<GramLayer> gram_layers(const Graph& graph, const quant::Placement& placement) {
+  std::vector<GramLayer> layers;
   std::set<std::pair<SubgraphPath, NodeId>> seen;
   for (const quant::WeightSite& site : placement.weights) {
     const Graph& scope = subgraph_at(graph, site.path);
@@ -66,76 +56,100 @@ LayerGrams LayerGrams::collect(const Graph& graph, const quant::Placement& place
           !gram_geometry(scope, scope.node(use.node), geometry))
         continue;
       const ValueId x = scope.node(use.node).in[0];
-      const auto same = std::find_if(layers.begin(), layers.end(), [&](const Layer& layer) {
-        return layer.target.path == site.path && layer.x == x && layer.geometry == geometry;
+      auto layer = std::find_if(layers.begin(), layers.end(), [&](const GramLayer& other) {
+        return other.target.path == site.path && other.x == x && other.geometry == geometry;
       });
-      if (same != layers.end()) {
-        same->nodes.push_back(use.node);
-      } else {
-        layers.push_back({{site.path, use.node}, x, geometry, {use.node}});
+      if (layer == layers.end()) {
+        layers.push_back({{site.path, use.node}, x, geometry, {}, 0});
+        layer = layers.end() - 1;
       }
+      layer->nodes.push_back(use.node);
+      layer->rows = std::max(layer->rows, scope.value(site.value).constant.size() / geometry.n());
     }
   }
-  LayerGrams result;
-  if (layers.empty()) return result;
-  std::vector<GramTarget> targets;
-  for (const Layer& layer : layers) targets.push_back(layer.target);
+  return layers;
+}
+
+GramOptions LayerGrams::options(const quant::Placement& placement, const Dataset& data) {
   GramOptions options;
-  options.pool = &pool;
-  options.progress = progress;
   options.end = std::min(data.sample_count(), kGramSamples);
   const bool chooses = std::any_of(placement.weights.begin(), placement.weights.end(),
                                    [](const quant::WeightSite& site) { return site.method == "auto"; });
   options.held_out = !data.has_tokens() ? options.end / 4 : chooses ? options.end / 8 : 0;
-  collect_grams(graph, targets, data, options, [&](std::size_t i, const GramPair& pair) {
-    if (pair.fit.empty()) return;
-    const auto shared = std::make_shared<const GramPair>(pair);
-    for (const NodeId node : layers[i].nodes) result.grams_[{layers[i].target.path, node}] = shared;
-  });
+  return options;
+}
+
+GramForecast LayerGrams::forecast(const Graph& graph, const quant::Placement& placement,
+                                  const Dataset& data) {
+  std::vector<GramTarget> targets;
+  for (const GramLayer& layer : gram_layers(graph, placement)) targets.push_back(layer.target);
+  return forecast_grams(graph, targets, options(placement, data));
+}
+
+LayerGrams LayerGrams::collect(const Graph& graph, const quant::Placement& placement, Dataset& data,
+                               ThreadPool& pool, Progress* progress) {
+  const std::vector<GramLayer> layers = gram_layers(graph, placement);
+  LayerGrams result;
+  if (layers.empty()) return result;
+  std::vector<GramTarget> targets;
+  for (const GramLayer& layer : layers) targets.push_back(layer.target);
+  GramOptions options = LayerGrams::options(placement, data);
+  options.pool = &pool;
+  options.progress = progress;
+  collect_grams(graph, targets, data, options,
+                [&](std::size_t i, const std::shared_ptr<const GramPair>& pair) {
+                  if (pair->fit.empty()) return;
+                  for (const NodeId node : layers[i].nodes)
+                    result.grams_[{layers[i].target.path, node}] = {pair, {}};
+                });
   return result;
 }
 
-const GramPair* LayerGrams::find(const SubgraphPath& path, NodeId node) const {
-  const auto it = grams_.find({path, node});
-  return it == grams_.end() ? nullptr : it->second.get();
+void LayerGrams::apply(const Change& change, Gram& gram) {
+  if (change.is_shift)
+    subtract(gram, change.ins, *change.values);
+  else
+    divide(gram, change.ins, *change.values);
 }
 
-const GramPair* LayerGrams::find(const quant::WeightSite& site) const {
+std::shared_ptr<const GramPair> LayerGrams::find(const SubgraphPath& path, NodeId node) const {
+  const auto it = grams_.find({path, node});
+  if (it == grams_.end()) return nullptr;
+  if (it->second.changes.empty()) return it->second.measured;
+  const auto pair = std::make_shared<GramPair>(*it->second.measured);
+  for (const Change& change : it->second.changes) {
+    apply(change, pair->fit);
+    if (!pair->held_out.empty()) apply(change, pair->held_out);
+  }
+  return pair;
+}
+
+std::shared_ptr<const GramPair> LayerGrams::find(const quant::WeightSite& site) const {
   for (const Use& use : site.uses)
-    if (const GramPair* pair = find(site.path, use.node); pair != nullptr) return pair;
+    if (std::shared_ptr<const GramPair> pair = find(site.path, use.node); pair != nullptr) return pair;
   return nullptr;
 }
 
-// changed(gram, ins) for every matrix of the nodes; nodes that shared one share the new one.
-template <class Change>
-void LayerGrams::change(const Graph& whole, const SubgraphPath& path, const std::vector<NodeId>& nodes,
-                        const Change& changed) {
+void LayerGrams::add(const Graph& whole, const SubgraphPath& path, const std::vector<NodeId>& nodes,
+                     bool is_shift, const std::vector<float>& values) {
   const Graph& graph = subgraph_at(whole, path);
-  std::map<const GramPair*, std::shared_ptr<const GramPair>> done;
+  const auto shared = std::make_shared<const std::vector<float>>(values);
   for (const NodeId node : nodes) {
     const auto it = grams_.find({path, node});
     if (it == grams_.end()) continue;
     GramGeometry geometry;
     const bool linear = gram_geometry(graph, graph.node(node), geometry);
     PARE_ASSERT(linear);
-    std::shared_ptr<const GramPair>& fresh = done[it->second.get()];
-    if (fresh == nullptr) {
-      GramPair pair{changed(it->second->fit, geometry.ins), {}};
-      if (!it->second->held_out.empty()) pair.held_out = changed(it->second->held_out, geometry.ins);
-      fresh = std::make_shared<const GramPair>(std::move(pair));
-    }
-    it->second = fresh;
+    it->second.changes.push_back({is_shift, geometry.ins, shared});
   }
 }
 
 void LayerGrams::scale(const Graph& graph, const quant::ScaleGroup& group, const std::vector<float>& s) {
-  change(graph, group.path, group.consumers,
-         [&](const Gram& gram, std::int64_t ins) { return scaled(gram, ins, s); });
+  add(graph, group.path, group.consumers, false, s);
 }
 
 void LayerGrams::shift(const Graph& graph, const quant::ShiftGroup& group, const std::vector<float>& z) {
-  change(graph, group.path, group.consumers,
-         [&](const Gram& gram, std::int64_t ins) { return shifted(gram, ins, z); });
+  add(graph, group.path, group.consumers, true, z);
 }
 
 }  // namespace pare

@@ -90,13 +90,13 @@ LowRankResult add_low_rank(const Graph& whole, const quant::Placement& placement
           fmt::format("'{}': no low-rank correction: it is no linear layer of its own", name));
       continue;
     }
-    const GramPair* pair = grams.find(site);
+    const std::shared_ptr<const GramPair> pair = grams.find(site);
     const Tensor weight = graph.value(site.value).constant;  // shares the memory
     const quant::WeightRows rows = quant::site_rows(weight, site);
     const std::vector<double> gram = pair == nullptr ? std::vector<double>{} : widened(pair->fit);
     const quant::GridFormat format = quant::grid_format(site.format);
     const auto solve = [&](const quant::WeightRows& target) {
-      return solve_rows(name, site, target, pair, 0, options, pool);
+      return solve_rows(name, site, target, pair.get(), 0, options, pool);
     };
     const Gram* moments = pair == nullptr ? nullptr : &pair->fit;
     const double power =

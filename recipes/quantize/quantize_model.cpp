@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <list>
 #include <map>
 #include <optional>
@@ -34,6 +35,9 @@ bool auto_weighs_outputs(const quant::Placement& placement) {
 namespace {
 
 constexpr std::uint64_t kRotationSeed = 1;
+// Better codes of weights that make a quarter of the error gain 1.2 dB at most.
+constexpr double kWeightsShare = 0.25;
+constexpr double kCancelDb = 1;
 
 bool any_site(const quant::Placement& placement, bool (*wanted)(const std::string& method)) {
   return std::any_of(placement.weights.begin(), placement.weights.end(),
@@ -75,6 +79,7 @@ class Flow {
     consider(std::move(first), correct);
     if (automatic) improve(base, correct);
     if (ranged && methods_.several()) try_calibrators(correct);
+    if (automatic) try_layer_outputs(correct);
     if (choices_.inputs == "quantized") {
       QuantCandidate next = best_;
       follow_inputs(next);
@@ -162,11 +167,11 @@ class Flow {
 
   // How many positions each layer's input had, where they differ: the tokens that reached an expert.
   void note_positions(const Graph& graph, const quant::Placement& placement, const LayerGrams& grams) {
-    std::vector<std::pair<const GramPair*, std::string>> seen;  // in the order of the layers
+    std::vector<std::pair<std::shared_ptr<const GramPair>, std::string>> seen;  // in the order of the layers
     std::uint64_t most = 0;
     const auto positions = [](const GramPair& pair) { return pair.fit.count + pair.held_out.count; };
     for (const quant::WeightSite& site : placement.weights)
-      if (const GramPair* pair = grams.find(site); pair != nullptr && pair->fit.groups == 1) {
+      if (const auto pair = grams.find(site); pair != nullptr && pair->fit.groups == 1) {
         most = std::max(most, positions(*pair));
         const bool known =
             std::any_of(seen.begin(), seen.end(), [&](const auto& s) { return s.first == pair; });
@@ -284,6 +289,39 @@ class Flow {
     }
     // Bias correction raises them all; the best of the others deserves it too.
     if (uniform.variant != nullptr) consider(std::move(uniform), correct, true);
+  }
+
+  // The best choice with its activations, or its weights, left float. Biases as given: the float model's, or
+  // corrected for both.
+  double score_half(const Graph& graph, bool with_weights) {
+    quant::Plan plan = best_.plan;
+    if (with_weights) {
+      plan.activations.clear();
+      plan.placement.activations.clear();
+    } else {
+      plan.weights.clear();
+      plan.placement.weights.clear();
+    }
+    return held_out_.score(quant::apply(graph, plan));
+  }
+
+  // Can other codes of eight-bit weights make a difference? Where the weights alone make a good part of the
+  // error, unless the model would be worse with float ones (errors that cancel).
+  bool weights_matter() {
+    const double without = score_half(best_.variant->graph, false);
+    if (!(without >= best_.score - kCancelDb)) return false;
+    const double alone = score_half(best_.graph, true);
+    return std::pow(10.0, (best_.score - alone) / 10) >= kWeightsShare;
+  }
+
+  // Eight-bit weights beside eight-bit activations: codes by layer outputs for the best choice so far.
+  void try_layer_outputs(bool correct) {
+    const QuantVariant& v = *best_.variant;
+    if (!v.grams.empty() || v.placement.activations.empty() || !any_site(v.placement, is_auto)) return;
+    if (!weights_matter()) return;
+    QuantVariant weighed = maker_.layer_wise(v);
+    weighed.what += " + layer-wise codes";
+    consider(maker_.candidate(keep(std::move(weighed)), best_.calibrator), correct);
   }
 
   // The weights again, each for the input that the quantized layers before it give.

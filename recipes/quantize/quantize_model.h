@@ -13,7 +13,9 @@
 //                     low_rank
 //   method auto       weights by the least output error of their layer, channel factors by the least loss of
 //                     their group, bias correction by halves of the data: each tried with the best so far,
-//                     each kept only if the score rises. Without held-out samples: a searched grid, nothing
+//                     each kept only if the score rises. Eight-bit weights beside eight-bit activations come
+//                     last, where they alone make a good part of the error
+//                     (docs/weight-methods.md). Without held-out samples: a searched grid, nothing
 //                     else. Channel factors that change the float outputs are left out, with a note; the same
 //                     asked for by name is an error.
 //
@@ -109,7 +111,7 @@ struct QuantizeOutcome {
 // Whether method `auto` weighs weight errors by what they do to layer outputs (Gram matrices, every weight
 // method): where some such layer is coarse (not eight-bit integers), or where activations have more than
 // eight bits or none, so that weights make all of the error. Eight-bit weights beside eight-bit activations
-// make the smaller part.
+// make the smaller part: they wait until all else is chosen and measured.
 bool auto_weighs_outputs(const quant::Placement& placement);
 
 // Error kUsage when a method needs data and there is none.

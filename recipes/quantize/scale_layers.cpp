@@ -315,7 +315,7 @@ class Step {
       layer.weight = quant::gather_rows(graph.value(graph.node(node).in[1]).constant, view);
       for (std::int64_t c = 0; c < group.channels; ++c) layer.channel.push_back(static_cast<std::int32_t>(c));
       layer.round = rounding(*site, mean_square, view);
-      layer.noise = noise_of(in_.grams->find(group.path, node), mean_square, *in_.pool);
+      layer.noise = noise_of(in_.grams->find(group.path, node).get(), mean_square, *in_.pool);
       problem.layers.push_back(std::move(layer));
     }
     return problem;

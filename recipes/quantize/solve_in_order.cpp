@@ -224,8 +224,8 @@ class InOrder {
         at += k;
       }
     }
-    sums.fit = fit.take();
-    sums.held_out = held_out.take();
+    sums.fit = fit.finish();
+    sums.held_out = held_out.finish();
     return sums;
   }
 
@@ -310,8 +310,8 @@ class InOrder {
       const quant::WeightRows target = target_of();
       quant::WeightSite quick = site;
       quick.method = "gptq";
-      const SolvedRows solved = solve_rows(graph_.value(site.value).name, quick, target, grams.find(site), 0,
-                                           options_.solve, pool_);
+      const SolvedRows solved = solve_rows(graph_.value(site.value).name, quick, target,
+                                           grams.find(site).get(), 0, options_.solve, pool_);
       quant::WeightRows rounded = target;
       quant::decode(format, target.shape, solved.grid, solved.codes.data(), rounded.values.data(), pool_);
       // What is left, by regression on xb: W - Q, and what differs between x, xh and xb.

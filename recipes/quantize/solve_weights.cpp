@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <span>
 
 #include "engine/base/error.h"
@@ -142,9 +143,9 @@ std::vector<quant::WeightPlan> solve_unit(const Graph& graph, const quant::Place
     for (std::size_t i = 0; i < plans.size(); ++i) {
       quant::WeightPlan& plan = plans[i];
       const quant::WeightSite& site = unit.weights[i];
-      const GramPair* pair = grams.find(site);
+      const std::shared_ptr<const GramPair> pair = grams.find(site);
       if (const Tensor& weight = subgraph_at(graph, site.path).value(site.value).constant;
-          !simple && method != "awq" && fits_rows(pair, weight)) {
+          !simple && method != "awq" && fits_rows(pair.get(), weight)) {
         SolvedRows one = solve_on_scale(value_label(graph, site.path, site.value), site, weight, *pair,
                                         *plan.scales.as<float>(), method, options, pool);
         plan = quant::weight_plan(site, weight.dims(), quant::site_rows(weight, site), one.grid, one.codes,
@@ -168,7 +169,7 @@ std::vector<quant::WeightPlan> solve_unit(const Graph& graph, const quant::Place
       const Tensor& weight = subgraph_at(graph, site.path).value(site.value).constant;
       const quant::WeightRows rows = quant::site_rows(weight, site);
       const auto global = shared.find(i);
-      SolvedRows one = solve_rows(name, site, rows, grams.find(site),
+      SolvedRows one = solve_rows(name, site, rows, grams.find(site).get(),
                                   global == shared.end() ? 0.0f : global->second, options, pool);
       quant::WeightPlan plan = quant::weight_plan(site, weight.dims(), rows, one.grid, one.codes, pool);
       plan.nearest = one.nearest;
@@ -187,7 +188,7 @@ std::string describe(const quant::Placement& unit, const LayerGrams& grams, cons
   Sha256 hash;
   bool any = false;
   for (const quant::WeightSite& site : unit.weights)
-    if (const GramPair* pair = grams.find(site); pair != nullptr)
+    if (const auto pair = grams.find(site); pair != nullptr)
       for (const Gram* gram : {&pair->fit, &pair->held_out}) {
         any = true;
         hash.update_number(gram->count);
@@ -246,6 +247,68 @@ std::vector<quant::WeightPlan> solve_weights(const Graph& graph, const quant::Pl
   return plan_layers(
       graph, placement, [&](const quant::Placement& unit) { return describe(unit, grams, options); }, journal,
       progress, [&](const quant::Placement& unit) { return solve_unit(graph, unit, grams, options, pool); });
+}
+
+quant::Placement part_of(const quant::Placement& placement, const std::vector<std::size_t>& weights) {
+  quant::Placement part;
+  std::map<int, int> groups;  // fused group of the whole -> of the part
+  for (const std::size_t i : weights) {
+    quant::WeightSite site = placement.weights[i];
+    if (site.fused >= 0) {
+      const auto [group, fresh] = groups.emplace(site.fused, static_cast<int>(part.fused.size()));
+      if (fresh) part.fused.push_back({placement.fused[static_cast<std::size_t>(site.fused)].kind, {}});
+      site.fused = group->second;
+      part.fused[static_cast<std::size_t>(site.fused)].weights.push_back(part.weights.size());
+    }
+    part.weights.push_back(std::move(site));
+  }
+  return part;
+}
+
+std::vector<std::vector<std::size_t>> gram_parts(const Graph& graph, const quant::Placement& placement,
+                                                 const Dataset& data) {
+  std::vector<std::vector<std::size_t>> parts;
+  std::int64_t bytes = 0;
+  std::set<int> fused_done;
+  for (std::size_t i = 0; i < placement.weights.size(); ++i) {
+    const int fused = placement.weights[i].fused;
+    if (fused >= 0 && !fused_done.insert(fused).second) continue;
+    const std::vector<std::size_t> unit =
+        fused < 0 ? std::vector<std::size_t>{i} : placement.fused[static_cast<std::size_t>(fused)].weights;
+    const std::int64_t more = LayerGrams::forecast(graph, part_of(placement, unit), data).most;
+    if (parts.empty() || bytes + more > kGramPartBytes) {
+      parts.emplace_back();
+      bytes = 0;
+    }
+    parts.back().insert(parts.back().end(), unit.begin(), unit.end());
+    bytes += more;
+  }
+  return parts;
+}
+
+std::vector<quant::WeightPlan> solve_weights_in_parts(const Graph& graph, const quant::Placement& placement,
+                                                      Dataset& data, const SolveOptions& options,
+                                                      LayerJournal* journal, Progress& progress,
+                                                      ThreadPool& pool) {
+  std::vector<quant::WeightPlan> plans(placement.weights.size());
+  for (const std::vector<std::size_t>& weights : gram_parts(graph, placement, data)) {
+    const quant::Placement part = part_of(placement, weights);
+    const LayerGrams grams = LayerGrams::collect(graph, part, data, pool, &progress);
+    std::vector<quant::WeightPlan> made = solve_weights(graph, part, grams, options, journal, progress, pool);
+    for (std::size_t k = 0; k < weights.size(); ++k) plans[weights[k]] = std::move(made[k]);
+  }
+  return plans;
+}
+
+double solve_bytes(const Graph& graph, const quant::Placement& placement) {
+  double most = 0;
+  for (const GramLayer& layer : gram_layers(graph, placement)) {
+    const auto n = static_cast<double>(layer.geometry.n()), rows = static_cast<double>(layer.rows);
+    // E[x x^T] in float32, GPTQ's factor, the descent's copy and factor, the loss's own; where channel
+    // factors changed them, both matrices again. The rows, levels, their image and its error, codes twice.
+    most = std::max(most, n * n * (5 * 4 + 8) + rows * n * (4 * 4 + 2));
+  }
+  return most;
 }
 
 }  // namespace pare

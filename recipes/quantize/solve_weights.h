@@ -29,6 +29,23 @@ std::vector<quant::WeightPlan> solve_weights(const Graph& graph, const quant::Pl
                                              const LayerGrams& grams, const SolveOptions& options,
                                              LayerJournal* journal, Progress& progress, ThreadPool& pool);
 
+// The same for layers whose matrices are collected on the way, a part of the layers at a time: those of a
+// part take at most kGramPartBytes together, one unit of layers whatever it takes.
+inline constexpr std::int64_t kGramPartBytes = std::int64_t{64} << 20;
+std::vector<quant::WeightPlan> solve_weights_in_parts(const Graph& graph, const quant::Placement& placement,
+                                                      Dataset& data, const SolveOptions& options,
+                                                      LayerJournal* journal, Progress& progress,
+                                                      ThreadPool& pool);
+// Weights of each part, as indices of placement.weights.
+std::vector<std::vector<std::size_t>> gram_parts(const Graph& graph, const quant::Placement& placement,
+                                                 const Dataset& data);
+// A placement of nothing but these weights, whole fused groups of them.
+quant::Placement part_of(const quant::Placement& placement, const std::vector<std::size_t>& weights);
+
+// What solving the largest layer takes beside its weight's rows and its matrices: dense matrices, a factor,
+// codes.
+double solve_bytes(const Graph& graph, const quant::Placement& placement);
+
 // One weight, given as rows (which may differ from the graph's: low-rank corrections). `global`: of fused
 // layers in a two-level format; 0: its own.
 struct SolvedRows {

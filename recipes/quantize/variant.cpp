@@ -141,7 +141,10 @@ QuantVariant VariantMaker::layer_wise(const QuantVariant& searched) const {
   SolveOptions options = choices_.solve;
   options.searched = false;
   Progress& progress = in_.progress != nullptr ? *in_.progress : no_progress();
-  v.weights = solve_weights(v.graph, v.placement, v.grams, options, in_.journal, progress, *in_.pool);
+  v.weights = v.grams.empty()
+                  ? solve_weights_in_parts(v.graph, v.placement, *in_.calibration, options, in_.journal,
+                                           progress, *in_.pool)
+                  : solve_weights(v.graph, v.placement, v.grams, options, in_.journal, progress, *in_.pool);
   return v;
 }
 

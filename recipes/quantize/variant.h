@@ -68,6 +68,7 @@ class VariantMaker {
   QuantVariant make(Source source, bool searched) const;
 
   // The same with the weights of `auto` layers solved by their output error.
+  // Without Gram matrices they are collected for it, a part of the layers at a time, and not kept.
   QuantVariant layer_wise(const QuantVariant& searched) const;
 
   QuantCandidate candidate(const QuantVariant& variant, const std::string& calibrator) const;

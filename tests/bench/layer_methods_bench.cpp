@@ -80,7 +80,7 @@ int run(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
   auto start = Clock::now();
   collect_grams(graph, targets, calibration, options,
-                [&](std::size_t i, const GramPair& pair) { grams[i] = pair; });
+                [&](std::size_t i, const std::shared_ptr<const GramPair>& pair) { grams[i] = *pair; });
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   fmt::print("{} layers, second moments of {} samples in {:.1f} s\n\n", targets.size(), samples, seconds());
   const std::vector<Tensor> want = outputs_of(graph, test, test_samples, pool);

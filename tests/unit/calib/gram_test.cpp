@@ -278,10 +278,11 @@ class CollectGrams : public testing::Test {
     options.memory_bytes = memory;
     std::vector<GramPair> pairs(targets.size());
     std::vector<int> calls(targets.size());
-    collect_grams(graph, targets, data, options, [&](std::size_t i, const GramPair& pair) {
-      pairs[i] = pair;
-      ++calls[i];
-    });
+    collect_grams(graph, targets, data, options,
+                  [&](std::size_t i, const std::shared_ptr<const GramPair>& pair) {
+                    pairs[i] = *pair;
+                    ++calls[i];
+                  });
     passes = forecast_grams(graph, targets, options).passes;
     EXPECT_EQ(calls, std::vector<int>(targets.size(), 1));
     return pairs;

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "calib/calibrate.h"
 #include "engine/base/error.h"
+#include "engine/base/memory.h"
 #include "eval/evaluate.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/onnx/write.h"
@@ -21,11 +23,13 @@ namespace {
 
 constexpr std::int64_t kSamples = 24, kHeldOut = 16;
 
-Graph vit() {
-  Graph graph = load_model(source_path("examples/fashion/vit.onnx"));
+Graph fashion(const std::string& name) {
+  Graph graph = load_model(source_path("examples/fashion/" + name + ".onnx"));
   simplify(graph, {});
   return graph;
 }
+
+Graph vit() { return fashion("vit"); }
 
 DatasetSpec images(std::int64_t samples, std::int64_t batch) {
   DatasetSpec spec;
@@ -182,6 +186,67 @@ TEST(Methods, AutoLeavesOutWhatWouldChangeTheFloatOutputs) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInternal);
+  }
+}
+
+bool names_candidate(const Quantized& run, const std::string& part) {
+  return std::any_of(run.outcome.candidates.begin(), run.outcome.candidates.end(),
+                     [&](const ScoredCandidate& c) { return c.name.find(part) != std::string::npos; });
+}
+
+// Eight-bit weights beside eight-bit activations: on the ResNet with zero points the weights alone make a
+// third of the error; on the vision transformer a seventh, and nothing is collected for them.
+TEST(Methods, AutoWeighsEightBitWeightsByLayerOutputsWhereTheyMakeTheError) {
+  const Quantized run = quantize(fashion("resnet"), "uint8", "auto");
+  double best = 0, plain = 0;
+  for (const ScoredCandidate& c : run.outcome.candidates) {
+    double& score = c.name.find("layer-wise codes") != std::string::npos ? best : plain;
+    score = std::max(score, c.held_out_sqnr_db);
+  }
+  EXPECT_GT(best, plain + 0.5);
+  EXPECT_NEAR(run.sqnr_db, best, 1e-9);
+  EXPECT_TRUE(names_method(run, "learned"));
+  EXPECT_FALSE(names_candidate(quantize(vit(), "int8", "auto"), "layer-wise codes"));
+}
+
+// A part of the layers at a time gives the codes of all at once, and takes what was said.
+TEST(Methods, SolvedInParts) {
+  const Graph graph = fashion("resnet");
+  ThreadPool pool(2);
+  quant::Spec spec;
+  spec.weights = quant::scheme_from_name("int8_weights").weights;
+  spec.activations = {};
+  spec.method = "gptq";
+  const quant::Placement placement = quant::place(graph, spec);
+  Dataset data(images(kSamples, 8), model_inputs(graph));
+  const std::vector<std::vector<std::size_t>> parts = gram_parts(graph, placement, data);
+  EXPECT_GT(parts.size(), 2u);
+  std::size_t layers = 0;
+  for (const std::vector<std::size_t>& part : parts) {
+    layers += part.size();
+    const GramForecast one = LayerGrams::forecast(graph, part_of(placement, part), data);
+    EXPECT_TRUE(part.size() == 1 || one.most <= kGramPartBytes) << one.most;
+  }
+  EXPECT_EQ(layers, placement.weights.size());
+  const GramForecast all = LayerGrams::forecast(graph, placement, data);
+  const std::int64_t before = current_anonymous_bytes();
+  const LayerGrams grams = LayerGrams::collect(graph, placement, data, pool, nullptr);
+  const auto held = static_cast<double>(current_anonymous_bytes() - before);
+  EXPECT_GT(static_cast<double>(all.held), 100e6);  // what tells it from all else that the process may hold
+  // The allocator may keep some of what the session had.
+  EXPECT_GT(held / static_cast<double>(all.held), 0.85);
+  EXPECT_LT(held / static_cast<double>(all.held), 1.5);
+  const std::vector<quant::WeightPlan> whole =
+      solve_weights(graph, placement, grams, {}, nullptr, no_progress(), pool);
+  const std::vector<quant::WeightPlan> split =
+      solve_weights_in_parts(graph, placement, data, {}, nullptr, no_progress(), pool);
+  ASSERT_EQ(whole.size(), split.size());
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    EXPECT_EQ(split[i].record.method, "gptq");
+    ASSERT_EQ(whole[i].codes.bytes(), split[i].codes.bytes());
+    EXPECT_EQ(std::memcmp(whole[i].codes.data(), split[i].codes.data(),
+                          static_cast<std::size_t>(whole[i].codes.bytes())),
+              0);
   }
 }
 
