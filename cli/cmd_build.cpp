@@ -173,6 +173,42 @@ class Build final : public Command {
     return p;
   }
 
+  // Kernels for the CPU are not chosen by time, but their times stand in the engine: with those of the cache
+  // it is the same file, byte for byte.
+  void use_cpu_times(Context& context, EngineFile& engine) const {
+    if (cache_.empty() && require_)
+      throw make_error(ErrorCode::kUsage, "--require-cached-tactics without a cache")
+          .hint("add --timing-cache FILE");
+    if (cache_.empty()) return;
+    TimingCache cache = TimingCache::read(cache_);
+    int known = 0;
+    for (EngineRow& row : engine.rows) {
+      const std::string key =
+          fmt::format("pare {} {} model {} batch {} {} threads {} {} {}", version(), engine.provenance.device,
+                      engine.provenance.model_sha256, batch_, to_string(profile_), context.pool().threads(),
+                      row.name, row.kernel);
+      const std::vector<TimingCache::Entry>* entries = cache.find(key);
+      if (entries != nullptr && !entries->empty()) {
+        row.microseconds = entries->front().microseconds;
+        ++known;
+      } else if (require_) {
+        throw make_error(ErrorCode::kUnsupported, "layer '{}' ({}) is not in the timing cache", row.name,
+                         row.kernel)
+            .at(cache_)
+            .hint(
+                "build once without --require-cached-tactics: the cache is of one model, batch, profile, "
+                "device and "
+                "number of threads");
+      } else {
+        cache.put(key, {TimingCache::Entry{row.kernel, row.microseconds}});
+      }
+    }
+    const int timed = static_cast<int>(engine.rows.size()) - known;
+    if (!plan_only_ && timed > 0) cache.write(cache_);
+    context.document()["tactics"] = {{"timed", timed}, {"from_cache", known}};
+    context.print(fmt::format("{} layers timed, {} from the cache", timed, known));
+  }
+
   // `old`: the engine of --refit, whose graph this must be.
   int build_for_cpu(Context& context, const Graph& open, const EngineFile& old) {
     const InputShapes shapes = shapes_at(open, sizes_at(profile_, ProfilePoint::kOpt));
@@ -192,6 +228,7 @@ class Build final : public Command {
     Json& json = context.document();
     json["batch"] = batch_;
     json["fused"] = engine.rows.size();
+    use_cpu_times(context, engine);
     json["device"] = device;
     const CpuMemory m = predict_cpu_memory(engine, sizes_at(profile_, ProfilePoint::kMax));
     PlannedMemory predicted;

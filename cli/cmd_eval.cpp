@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 
 #include "cli/commands.h"
@@ -55,7 +56,10 @@ class Eval final : public Command {
   int run(Context& context) override {
     const auto start = std::chrono::steady_clock::now();
     std::vector<GateLimit> gates;
-    for (const std::string& text : gates_) gates.push_back(parse_gate(text));
+    for (const std::string& text : gates_) {
+      gates.push_back(parse_gate(text));
+      check_gate(gates.back(), !reference_.empty(), !baseline_.empty());
+    }
     EvaluateOptions options;
     options.layer_samples = layer_samples_;
     options.arithmetic = arithmetic();
@@ -67,6 +71,11 @@ class Eval final : public Command {
     if (samples_ > 0) spec.samples = samples_;
     Dataset data(spec, model_inputs(candidate));
     options.metrics = metrics_.empty() ? default_metrics(data) : metrics_;
+    for (const GateLimit& gate : gates) {
+      const std::string name = parse_gate_metric(gate.metric).metric->name;
+      if (std::find(options.metrics.begin(), options.metrics.end(), name) == options.metrics.end())
+        options.metrics.push_back(name);
+    }
     std::optional<MetricValues> baseline;
     if (!baseline_.empty()) baseline = read_baseline(baseline_);
 

@@ -104,7 +104,12 @@ class Quantize final : public Command {
       fail(ErrorCode::kUsage, "{}", alpha_ > 1 ? "--alpha is a number from 0 to 1" : "--rank is at least 1");
     if (export_ == "gguf" && gguf_written_type(spec_.scheme) != nullptr) return as_ggml(context);
     QuantizeChoices choices = quantize_choices(spec_);
-    check_export(export_, choices.spec);
+    try {
+      check_export(export_, choices.spec);
+    } catch (Error& error) {
+      throw error.at("--export");
+    }
+    check_form();
     if (is_checkpoint_form(export_)) {
       const int code = as_checkpoint(context, choices);
       if (code >= 0) return code;
@@ -113,7 +118,7 @@ class Quantize final : public Command {
     if (needs_statistics && data_.empty() && stats_.empty())
       throw make_error(ErrorCode::kUsage,
                        "scheme '{}' quantizes activations, and there is no calibration data", spec_.scheme)
-          .hint("give --data or --stats, or a scheme for weights alone (pare ops --formats)");
+          .hint("give --data or --stats, or " + weights_alone());
 
     if (!blocks_.empty() && data_.empty())
       throw make_error(ErrorCode::kUsage, "--blocks needs samples to feed the blocks with")
@@ -153,6 +158,30 @@ class Quantize final : public Command {
   }
 
  private:
+  // A checkpoint becomes a folder by an --export, or an ONNX file; which of the two must be said.
+  void check_form() const {
+    if (is_checkpoint_form(export_) || !path_exists(path_) || file_extension(output_) == ".onnx") return;
+    const ModelKind kind = model_kind(path_);
+    if (kind != ModelKind::kCheckpoint && kind != ModelKind::kGguf) return;
+    throw make_error(ErrorCode::kUsage,
+                     "'{}' would be an ONNX file, since --export says no form of a checkpoint", output_)
+        .at("-o " + output_)
+        .hint(fmt::format(
+            "--export compressed_tensors writes a folder that vLLM reads (or {}); for ONNX: -o {}.onnx",
+            checkpoint_forms(), output_));
+  }
+
+  // The scheme with the same weights that leaves activations float.
+  std::string weights_alone() const {
+    const quant::Format& weights = quant::scheme_from_name(spec_.scheme).weights;
+    const bool preset = spec_.scheme[0] >= 'A' && spec_.scheme[0] <= 'Z';  // compressed-tensors' names
+    for (const quant::Scheme& scheme : quant::schemes())
+      if (!scheme.activations.active() && preset == (scheme.name[0] >= 'A' && scheme.name[0] <= 'Z') &&
+          quant::to_string(scheme.weights) == quant::to_string(weights))
+        return fmt::format("take '{}': the same weights, activations stay float", scheme.name);
+    return "a scheme for weights alone (pare ops --formats)";
+  }
+
   // `structure`: the checkpoint's graph that blocks were cut out of.
   int write(Context& context, QuantizeOutcome outcome, const std::string& data_hash,
             const Graph* structure = nullptr) {
@@ -240,10 +269,19 @@ class Quantize final : public Command {
   }
 
   void open_source() {
-    if (!is_directory(path_))
+    if (!path_exists(path_))
+      throw make_error(ErrorCode::kBadFile, "there is no '{}'", path_)
+          .hint("a checkpoint folder is needed: config.json and *.safetensors");
+    if (!is_directory(path_)) {
+      const std::string folder = parent_path(path_);
       throw make_error(ErrorCode::kUsage, "{} is made of a checkpoint folder, and '{}' is none", export_,
                        path_)
-          .at(path_);
+          .at(path_)
+          .hint(
+              path_exists(join_path(folder, "config.json"))
+                  ? fmt::format("name the folder: {}", folder)
+                  : "of an ONNX model: --export qdq_onnx (the default), trt_onnx, matmul_nbits or qoperator");
+    }
     if (dialect() == Dialect::kGguf)
       check_output(output_, {path_});
     else

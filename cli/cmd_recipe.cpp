@@ -1,9 +1,11 @@
 #include "cli/commands.h"
+#include "datasets/dataset.h"
 #include "engine/base/atomic_file.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
 #include "engine/base/sha256.h"
+#include "graphsurgeon/load.h"
 #include "recipes/grammar/load.h"
 #include "recipes/grammar/schema.h"
 #include "recipes/pipeline.h"
@@ -117,38 +119,99 @@ class RecipeInit final : public Command {
     args.positional("FILE", path_, "where to write it")
         .option("--model", "MODEL", model_, "the model", "model.path")
         .required()
-        .option("--extends", "BASE", base_, "what to start from", "extends")
+        .option("--extends", "BASE", base_,
+                "what to start from (default: builtin/int8; of a checkpoint builtin/llm-int4-awq)", "extends")
         .flag("--force", force_, "replace the file if it is there")
-        .example("pare recipe init resnet-int8.yaml --model resnet.onnx");
+        .example("pare recipe init resnet-int8.yaml --model resnet.onnx")
+        .example("pare recipe init llama-int4.yaml --model llama");
   }
 
   int run(Context& context) override {
     if (path_exists(path_) && !force_)
       throw make_error(ErrorCode::kUsage, "'{}' is already there", path_).hint("--force replaces it");
+    const ModelKind kind = model_kind(model_);  // an error when there is none
+    const bool text_model = kind == ModelKind::kCheckpoint || kind == ModelKind::kGguf;
+    if (base_.empty()) base_ = text_model ? "builtin/llm-int4-awq" : "builtin/int8";
     find_builtin(base_, "--extends");
-    const std::string text = fmt::format(
+    const std::string head = fmt::format(
         "version: 1\n"
         "extends: {}\n"
         "name: {}\n"
-        "model: {{path: {}}}                       # relative to this file\n"
-        "datasets:\n"
-        "  # npy, npz, HDF5 or a folder of images; preprocessing is (x * scale - mean) / std\n"
-        "  calibration: {{path: calibration.npy, layout: nhwc_to_nchw, scale: 1/255, samples: 512}}\n"
-        "  test: {{path: test.npy, labels: labels.npy, layout: nhwc_to_nchw, scale: 1/255}}\n"
-        "evaluate:\n"
-        "  data: test\n"
-        "  metrics: [top1, output_sqnr_db, clipping_rate]\n"
-        "  gates:\n"
-        "    - {{metric: top1_drop, max: 0.005}}\n",
-        base_.rfind("builtin/", 0) == 0 ? base_ : "builtin/" + base_, file_stem(path_), model_);
-    write_file_atomically(path_, text);
+        "model: {{path: {}}}                       # relative to this file\n",
+        base_.rfind("builtin/", 0) == 0 ? base_ : "builtin/" + base_, file_stem(path_), path_from_recipe());
+    write_file_atomically(path_, head + (text_model ? checkpoint_rest(kind) : onnx_rest()));
     context.document()["output"] = path_;
     context.print(fmt::format("wrote {}: fill in the data sets, then `pare recipe check {}`", path_, path_));
     return 0;
   }
 
  private:
-  std::string path_, model_, base_ = "builtin/int8";
+  // Paths in a recipe start at its own folder.
+  std::string path_from_recipe() const {
+    const std::string folder = parent_path(path_);
+    if (folder == "." || model_[0] == '/') return model_;
+    std::string from = canonical_path(folder) + "/", to = canonical_path(model_);
+    std::size_t same = 0;  // the folders that both have
+    for (std::size_t i = 0; i < from.size() && i < to.size() && from[i] == to[i]; ++i)
+      if (from[i] == '/') same = i + 1;
+    std::string up;
+    for (std::size_t i = same; i < from.size(); ++i) up += from[i] == '/' ? "../" : "";
+    return up + to.substr(same);
+  }
+
+  static std::string checkpoint_rest(ModelKind kind) {
+    return fmt::format(
+        "datasets:\n"
+        "  # .txt or .jsonl; the checkpoint's tokenizer cuts them into windows\n"
+        "  calibration: {{path: calibration.txt, window: 512, samples: 128}}\n"
+        "  test: {{path: test.txt, window: 512, samples: 64}}\n"
+        "evaluate:\n"
+        "  data: test\n"
+        "  metrics: [perplexity, kl, token_agreement]\n"
+        "  gates:\n"
+        "    - {{metric: kl, max: 0.02}}\n"
+        "export: {{model: {}}}         # vLLM reads compressed_tensors; autoawq, gptq, modelopt, gguf\n",
+        kind == ModelKind::kGguf ? "qdq_onnx" : "compressed_tensors");
+  }
+
+  // By the inputs: pictures are most likely stored as bytes with the channels last; other arrays as they are.
+  std::string onnx_rest() const {
+    const Graph graph = load_model(model_);
+    const std::vector<InputSpec> inputs = model_inputs(graph);
+    std::string keys, comment = "the arrays that the model takes";
+    if (inputs.size() == 1 && inputs[0].shape.ranked && inputs[0].shape.dims.size() == 4) {
+      const auto channels = [&](std::size_t axis) {
+        const Dim& dim = inputs[0].shape.dims[axis];
+        return dim.known() && (dim.value == 1 || dim.value == 3 || dim.value == 4);
+      };
+      if (channels(1) || channels(3)) {
+        keys = channels(1) ? ", layout: nhwc_to_nchw, scale: 1/255" : ", layout: nhwc, scale: 1/255";
+        comment = "npy, npz, HDF5 or a folder of images; preprocessing is (x * scale - mean) / std";
+      }
+    }
+    std::string suffix = "npy";
+    if (inputs.size() > 1) {
+      suffix = "npz";
+      comment = "npz: an array for each of";
+      for (const InputSpec& input : inputs) comment += " " + input.name;
+    }
+    const Shape& out = graph.value(graph.outputs.at(0)).shape;
+    const bool classes = graph.outputs.size() == 1 && (!out.ranked || out.dims.size() == 2);
+    return fmt::format(
+        "datasets:\n"
+        "  # {}\n"
+        "  calibration: {{path: calibration.{}{}, samples: 512}}\n"
+        "  test: {{path: test.{}{}{}}}\n"
+        "evaluate:\n"
+        "  data: test\n"
+        "  metrics: [{}output_sqnr_db, clipping_rate]\n"
+        "  gates:\n"
+        "    - {{metric: {}}}\n",
+        comment, suffix, keys, suffix, classes ? ", labels: labels.npy" : "", keys, classes ? "top1, " : "",
+        classes ? "top1_drop, max: 0.005" : "output_sqnr_db, min: 25");
+  }
+
+  std::string path_, model_, base_;
   bool force_ = false;
 };
 

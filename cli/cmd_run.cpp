@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cli/commands.h"
 #include "cli/summary.h"
 #include "cli/version.h"
@@ -45,7 +47,7 @@ class RunCommand final : public Command {
     options_.message = [&](const std::string& text) { context.message(text); };
     options_.pare_version = version();
     if (dry_) return dry_run(context, recipe);
-    const RunOutcome outcome = run_recipe(recipe, options_);
+    const RunOutcome outcome = run_or_say_how_to_go_on(recipe);
     for (const std::string& warning : outcome.report.warnings) context.warn(warning);
     context.document() = report_to_json(outcome.report);
     context.document()["run_dir"] = outcome.run_dir;
@@ -56,10 +58,37 @@ class RunCommand final : public Command {
     }
     print_summary(context, outcome.report);
     print_files(context, outcome);
+    if (!outcome.report.passed()) print_next_steps(context, outcome);
     return outcome.report.passed() ? 0 : 1;
   }
 
  private:
+  RunOutcome run_or_say_how_to_go_on(const LoadedRecipe& recipe) const {
+    try {
+      return run_recipe(recipe, options_);
+    } catch (Error& error) {
+      if (error.code() != ErrorCode::kInterrupted) throw;
+      throw error.hint(
+          fmt::format("finished stages and layers are kept in {}: the same command with --resume{} goes on",
+                      run_folder_of(recipe, options_.out), options_.force ? " instead of --force" : ""));
+    }
+  }
+
+  // Where a person looks when a gate has failed: the layers that drift most, and who says more about them.
+  void print_next_steps(Context& context, const RunOutcome& outcome) const {
+    std::vector<ReportLayer> layers = outcome.report.layers;
+    std::stable_sort(layers.begin(), layers.end(),
+                     [](const ReportLayer& a, const ReportLayer& b) { return a.sqnr_db < b.sqnr_db; });
+    if (layers.empty()) return;
+    std::string worst;
+    for (std::size_t i = 0; i < layers.size() && i < 3; ++i)
+      worst += fmt::format("{}{} ({}, {:.1f} dB)", i == 0 ? "" : ", ", layers[i].name, layers[i].op,
+                           layers[i].sqnr_db);
+    context.print(fmt::format("\n  least SQNR: {}", worst));
+    context.print(fmt::format("  why:        pare explain {} '{}'", outcome.run_dir, layers[0].name));
+    context.print(fmt::format("  to blame:   pare bisect {}", recipe_));
+  }
+
   int dry_run(Context& context, const LoadedRecipe& recipe) {
     const std::string folder = run_folder_of(recipe, options_.out);
     Json stages = Json::array();

@@ -36,7 +36,9 @@ class Verify final : public Command {
 
   int run(Context& context) override {
     if (data_.empty() == inputs_.empty())
-      fail(ErrorCode::kUsage, "either --data or --input says what to run; random data would prove nothing");
+      throw make_error(ErrorCode::kUsage,
+                       "either --data or --input says what to run; random data would prove nothing")
+          .hint("--data FILE:key=value,... as for `pare eval`, or --input NAME=FILE.npy for each input");
     const std::unique_ptr<Engine> engine = open_engine(context, engine_);
     const EnginePlan& plan = engine->file().plan;
     Graph graph = load_model(reference_);

@@ -204,6 +204,12 @@ int run(std::vector<std::string> arguments) {
             if (common.json) write_stdout(document_text("version", {{"version", version_text()}}, {}, start));
             return;
           }
+        // `pare help`, `pare help quantize`: people ask so too.
+        const std::size_t first = command_index(arguments);
+        if (first < arguments.size() && arguments[first] == "help") {
+          arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(first));
+          arguments.emplace_back("--help");
+        }
         const std::string family = family_help(commands, arguments);
         if (!family.empty()) {
           common.json = false;
@@ -213,7 +219,8 @@ int run(std::vector<std::string> arguments) {
         if (command == nullptr) {
           common.json = false;
           for (const std::string& argument : arguments)
-            if (argument == "-h" || argument == "--help") return context.print(general_help(commands));
+            if (argument == "-h" || argument == "--help")
+              return context.print(general_help(commands));
           std::fputs(general_help(commands).c_str(), stderr);
           code = static_cast<int>(ErrorCode::kUsage);
           return;
@@ -237,6 +244,7 @@ int run(std::vector<std::string> arguments) {
       },
       error, others);
   if (done) return code;
+  if (error.code() == ErrorCode::kInterrupted) error.hint("nothing was written");
   print_error(error);
   for (const Error& other : others) print_error(other);
   if (common.json) {

@@ -111,6 +111,9 @@ GateResult judge(const GateLimit& gate, const MetricValues& candidate, const Met
 // "top1_drop<=0.005" or "output_sqnr_db>=30". Error kUsage.
 GateLimit parse_gate(const std::string& text);
 
+// Before any work: error kUsage where judge() will have nothing to measure from.
+void check_gate(const GateLimit& gate, bool reference, bool baseline);
+
 // Metrics (in this order), layers, realized precision, clipping by tensor, warnings.
 void fill_report(Report& report, const Evaluation& evaluation, const std::vector<std::string>& order);
 void fill_gates(Report& report, const std::vector<GateResult>& results);

@@ -35,9 +35,9 @@ GateResult judge(const GateLimit& gate, const MetricValues& candidate, const Met
 }
 
 GateLimit parse_gate(const std::string& text) {
-  const auto refuse = [&] {
+  const auto refuse = [&](const std::string& example = "top1_drop<=0.005") {
     throw make_error(ErrorCode::kUsage, "'{}' is no gate", text)
-        .hint("write METRIC<=NUMBER or METRIC>=NUMBER, for example top1_drop<=0.005");
+        .hint(fmt::format("write METRIC<=NUMBER or METRIC>=NUMBER, for example {}", example));
   };
   std::size_t at = text.find("<=");
   GateLimit gate;
@@ -52,15 +52,37 @@ GateLimit parse_gate(const std::string& text) {
   gate.metric = trim(text.substr(0, at));
   const std::string number = trim(text.substr(at + 2));
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), gate.limit);
+  if (error == std::errc() &&
+      number.compare(static_cast<std::size_t>(end - number.data()), std::string::npos, "%") == 0)
+    refuse(fmt::format("{}{}{} (shares are fractions)", gate.metric,
+                       gate.at_most ? "<=" : ">=", gate.limit / 100));
   if (error != std::errc() || end != number.data() + number.size() || !std::isfinite(gate.limit)) refuse();
   if (parse_gate_metric(gate.metric).metric == nullptr) {
-    const std::vector<const char*> names = metric_names();
+    std::vector<std::string> kinds;
+    for (const char* name : metric_names())
+      for (const char* kind : {"", "_drop", "_drop_rel"}) kinds.push_back(std::string(name) + kind);
+    std::vector<const char*> names;
+    for (const std::string& name : kinds) names.push_back(name.c_str());
     const std::string near = nearest_word(gate.metric, names.data(), names.size());
     throw make_error(ErrorCode::kUsage, "there is no metric '{}'", gate.metric)
         .hint(near.empty() ? "a metric's name, or that with _drop or _drop_rel"
                            : fmt::format("did you mean '{}'?", near));
   }
   return gate;
+}
+
+void check_gate(const GateLimit& gate, bool reference, bool baseline) {
+  const GateMetric parsed = parse_gate_metric(gate.metric);
+  if (parsed.metric == nullptr || parsed.kind == GateKind::kValue || baseline) return;
+  const char* name = parsed.metric->name;
+  if (!parsed.metric->absolute)
+    throw make_error(ErrorCode::kUsage,
+                     "{} already compares with the reference, so {} needs a baseline report", name,
+                     gate.metric)
+        .hint(fmt::format("add --baseline REPORT, or use a gate on {}", name));
+  if (!reference)
+    throw make_error(ErrorCode::kUsage, "{} has nothing to be measured from", gate.metric)
+        .hint("add --reference MODEL (a reference model) or --baseline REPORT");
 }
 
 }  // namespace pare

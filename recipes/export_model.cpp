@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kForms[] = {"qdq_onnx", "trt_onnx", "matmul_nbits", "qoperator", "trt_cache"};
 
 [[noreturn]] void refuse(const std::string& form, const std::string& what, const std::string& hint) {
-  throw make_error(ErrorCode::kUsage, "{} {}", form, what).at("export.model").hint(hint);
+  throw make_error(ErrorCode::kUsage, "{} {}", form, what).hint(hint);
 }
 
 bool is_int8(const quant::Format& f) { return f.dtype == DType::kI8 || f.dtype == DType::kU8; }
@@ -37,6 +37,42 @@ void note_left(const QuantizedFormReport& report, const char* form, std::vector<
     notes.push_back(fmt::format("'{}' is not written as {}: {}", left.node, form, left.why));
 }
 
+// What other tools and people call a form.
+struct OtherName {
+  const char *word, *form;
+};
+constexpr OtherName kOtherNames[] = {{"vllm", "compressed_tensors"},
+                                     {"sglang", "compressed_tensors"},
+                                     {"safetensors", "compressed_tensors"},
+                                     {"llm_compressor", "compressed_tensors"},
+                                     {"awq", "autoawq"},
+                                     {"gptqmodel", "gptq"},
+                                     {"autogptq", "gptq"},
+                                     {"llama.cpp", "gguf"},
+                                     {"llama_cpp", "gguf"},
+                                     {"onnx", "qdq_onnx"},
+                                     {"qdq", "qdq_onnx"},
+                                     {"onnxruntime", "qdq_onnx"},
+                                     {"tensorrt", "trt_onnx"},
+                                     {"trt", "trt_onnx"},
+                                     {"tensorrt_llm", "modelopt"}};
+
+[[noreturn]] void refuse_unknown(const std::string& form) {
+  std::string known =
+      "qdq_onnx, trt_onnx, matmul_nbits, qoperator, trt_cache; of checkpoints " + checkpoint_forms();
+  std::string near;
+  std::vector<const char*> words = {"compressed_tensors", "autoawq", "gptq", "gptq_v2", "modelopt", "gguf"};
+  words.insert(words.end(), std::begin(kForms), std::end(kForms));
+  std::vector<const char*> others;
+  for (const OtherName& other : kOtherNames) others.push_back(other.word);
+  near = nearest_word(form, words.data(), words.size());
+  const std::string other = nearest_word(form, others.data(), others.size());
+  for (const OtherName& name : kOtherNames)
+    if (other == name.word && (near.empty() || form == other)) near = name.form;
+  throw make_error(ErrorCode::kUsage, "there is no export '{}'", form)
+      .hint(near.empty() ? "one of " + known : fmt::format("did you mean '{}'? One of {}", near, known));
+}
+
 }  // namespace
 
 void check_export(const std::string& form, const quant::Spec& spec) {
@@ -47,10 +83,7 @@ void check_export(const std::string& form, const quant::Spec& spec) {
     return;
   }
   if (std::none_of(std::begin(kForms), std::end(kForms), [&](const char* known) { return form == known; }))
-    throw make_error(ErrorCode::kUnsupported, "this build does not write {}", form)
-        .at("export.model")
-        .hint("one of qdq_onnx, trt_onnx, matmul_nbits, qoperator, trt_cache; of checkpoints " +
-              checkpoint_forms());
+    refuse_unknown(form);
   const quant::Format &w = spec.weights, &a = spec.activations;
   if (form == "trt_onnx" && spec.target != quant::Target::kTensorRT)
     refuse(form, "is for target tensorrt", "target: tensorrt");

@@ -7,6 +7,8 @@
 #include "engine/base/error.h"
 #include "engine/base/isa.h"
 #include "engine/base/json.h"
+#include "engine/base/limits.h"
+#include "engine/base/mapped_file.h"
 #include "engine/base/memory.h"
 #include "engine/base/paths.h"
 #include "engine/base/sha256.h"
@@ -52,6 +54,49 @@ std::string fingerprint(const LoadedRecipe& recipe, const RunOptions& options) {
     hash.update(part);
   }
   return hex(hash.finish());
+}
+
+// The keys under which two resolved recipes differ: "evaluate.gates.0.max (0.1, now 0.2)".
+void list_changes(const TreeNode& before, const TreeNode& now, const std::string& path,
+                  std::vector<std::string>& out) {
+  const auto shown = [](const TreeNode& node) {
+    return node.kind == TreeNode::Kind::kScalar ? node.text : std::string(kind_name(node));
+  };
+  const auto below = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
+  if (before.kind == TreeNode::Kind::kMap && now.kind == TreeNode::Kind::kMap) {
+    for (const TreeMember& member : before.members) {
+      const TreeNode* other = now.find(member.key);
+      if (other == nullptr)
+        out.push_back(fmt::format("{} ({}, now nothing)", below(member.key), shown(member.value)));
+      else
+        list_changes(member.value, *other, below(member.key), out);
+    }
+    for (const TreeMember& member : now.members)
+      if (before.find(member.key) == nullptr)
+        out.push_back(fmt::format("{} (nothing, now {})", below(member.key), shown(member.value)));
+  } else if (before.kind == TreeNode::Kind::kList && now.kind == TreeNode::Kind::kList &&
+             before.items.size() == now.items.size()) {
+    for (std::size_t i = 0; i < now.items.size(); ++i)
+      list_changes(before.items[i], now.items[i], below(std::to_string(i)), out);
+  } else if (emit_yaml(before) != emit_yaml(now)) {
+    out.push_back(fmt::format("{} ({}, now {})", path, shown(before), shown(now)));
+  }
+}
+
+// ": KEY (OLD, now NEW), ..." of the recipe that a run was begun with; "" when the text is the same, or gone.
+std::string what_changed(const std::string& file, const std::string& text) {
+  std::vector<std::string> changes;
+  try {
+    auto source = std::make_shared<TreeSource>();
+    list_changes(parse_yaml(read_text_file(file, limits::kMaxRecipeBytes), source), parse_yaml(text, source),
+                 "", changes);
+  } catch (const Error&) {
+    return "";
+  }
+  constexpr std::size_t kShown = 4;
+  std::string out;
+  for (std::size_t i = 0; i < changes.size() && i < kShown; ++i) out += (i == 0 ? ": " : ", ") + changes[i];
+  return changes.size() > kShown ? out + fmt::format(" and {} more", changes.size() - kShown) : out;
 }
 
 class Run {
@@ -216,9 +261,18 @@ RunOutcome run_recipe(const LoadedRecipe& recipe, const RunOptions& options) {
   const RunFolder::Mode mode = options.force ? RunFolder::Mode::kForce
                                : resume      ? RunFolder::Mode::kResume
                                              : RunFolder::Mode::kFresh;
-  RunFolder folder(run_folder_of(recipe, options.out), mode, fingerprint(recipe, options),
-                   reproducibility_class(isa()));
-  return Run(recipe, options, folder).go();
+  const std::string path = run_folder_of(recipe, options.out);
+  std::unique_ptr<RunFolder> folder;
+  try {
+    folder =
+        std::make_unique<RunFolder>(path, mode, fingerprint(recipe, options), reproducibility_class(isa()));
+  } catch (const Error& error) {
+    if (std::string(error.what()) != kBegunOtherwise) throw;
+    throw Error(error.code(), kBegunOtherwise + what_changed(join_path(path, "recipe.yaml"), recipe.text))
+        .at(error.where())
+        .hint(error.hint());
+  }
+  return Run(recipe, options, *folder).go();
 }
 
 std::vector<PlannedStage> plan_run(const LoadedRecipe& recipe, const RunOptions& options) {

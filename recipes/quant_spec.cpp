@@ -101,12 +101,20 @@ quant::Rule rule_of(const RuleSpec& recipe, const quant::Spec& base) {
   return rule;
 }
 
+void check_export_of(const Recipe& recipe, const quant::Spec& spec) {
+  try {
+    check_export(recipe.export_as.model, spec);
+  } catch (Error& error) {
+    throw error.at("export.model");
+  }
+}
+
 }  // namespace
 
 void check_supported(const Recipe& recipe) {
   quant::Spec spec;
   if (recipe.quantize) spec = quant_spec(*recipe.quantize);
-  if (recipe.quantize || recipe.export_as.model != "qdq_onnx") check_export(recipe.export_as.model, spec);
+  if (recipe.quantize || recipe.export_as.model != "qdq_onnx") check_export_of(recipe, spec);
 }
 
 quant::Spec quant_spec(const QuantizeSpec& q) {

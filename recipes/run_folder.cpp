@@ -37,10 +37,16 @@ const std::string kFinishedLine = "{\"finished\":true}\n";
 
 }  // namespace
 
+const char* const kBegunOtherwise = "the run was begun with another recipe, model or version of pare";
+
 RunFolder::RunFolder(const std::string& path, Mode mode, const std::string& fingerprint,
                      const std::string& isa_class)
     : path_(path) {
-  make_directories(path_);
+  try {
+    make_directories(path_);
+  } catch (const Error& error) {
+    throw Error(error.code(), error.what()).hint("--out DIR puts the run elsewhere");
+  }
   lock();
   try {
     start(mode, fingerprint, isa_class);
@@ -131,7 +137,7 @@ void RunFolder::read_journal(const std::string& fingerprint, const std::string& 
     entries_.push_back(std::move(entry));
   }
   if (other_fingerprint && (finished_ || !entries_.empty()))
-    throw make_error(ErrorCode::kUsage, "the run was begun with another recipe, model or version of pare")
+    throw make_error(ErrorCode::kUsage, "{}", kBegunOtherwise)
         .at(path_)
         .hint("its recipe is recipe.yaml there; --force starts again with this one");
 }

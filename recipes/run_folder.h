@@ -23,6 +23,9 @@ struct JournalEntry {
   std::vector<ReportArtefact> outputs;
 };
 
+// How the error begins when --resume meets a run of another recipe; who knows both says what differs.
+extern const char* const kBegunOtherwise;
+
 class RunFolder {
  public:
   enum class Mode { kFresh, kResume, kForce };

@@ -99,8 +99,10 @@ void make_directories(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error && is_directory(path)) return;  // made by someone else in between
-  check(error, ErrorCode::kDevice, "make the folder", path);
-  if (!is_directory(path)) fail(ErrorCode::kDevice, "cannot make the folder '{}': it is a file", path);
+  if (error || !is_directory(path))
+    throw make_error(ErrorCode::kDevice, "cannot make the folder '{}': {}", path,
+                     error ? error.message() : "it is a file")
+        .hint("check the path and who may write there, or name another folder");
 }
 
 void remove_file(const std::string& path) {

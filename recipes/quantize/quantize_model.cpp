@@ -341,7 +341,12 @@ class Flow {
     // The recipe and the statistics decide what a label means.
     std::optional<double> known;
     if (in_.journal != nullptr) known = in_.journal->score(c.label);
-    c.score = known ? *known : held_out_.score(quant::apply(c.graph, c.plan));
+    {
+      ProgressStep step(in_.progress != nullptr ? *in_.progress : no_progress(),
+                        fmt::format("candidate {} ({})", out_.candidates.size() + 1, c.label), 1);
+      c.score = known ? *known : held_out_.score(quant::apply(c.graph, c.plan));
+      step.advance(1);
+    }
     if (in_.journal != nullptr && !known) in_.journal->keep_score(c.label, c.score);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     out_.candidates.push_back({c.label, c.score, false, seconds});

@@ -25,8 +25,13 @@ check(len(lines) <= 58 and max(map(len, lines)) <= MAX_COLUMNS, '--help', len(li
 for command in ('run', 'quantize', 'eval'):
     check('[' in pare(*command.split(), '--help').out, command, 'no recipe keys')
 
+for group, word in (('surgeon', 'surgeon extract'), ('recipe', 'recipe init'), ('stats', 'stats merge')):
+    result = pare(group, '--help')
+    check(result.code == 0 and word in result.out and not result.err, f'{group} --help', result.out, result.err)
+check(pare('help', 'quantize').out == pare('quantize', '--help').out, 'help quantize')
+check(pare('help').out == whole.out, 'help')
 nothing = pare()
 check(nothing.code == 2 and 'COMMAND' in nothing.err and not nothing.out, 'no arguments', nothing.out)
 version = pare('--version')
 check(version.code == 0 and version.out.startswith('pare ') and 'instruction class' in version.out, '--version', version.out)
-finish(len(COMMANDS) + 3)
+finish(len(COMMANDS) + 8)

@@ -103,6 +103,7 @@ def commands(folder):
     engine = folder + '/resnet.engine'
     yield ['build', out, '-o', engine, '--device', 'cpu', '--profile', 'batch=1x2x4', '--weights-apart']
     yield ['inspect', engine]
+    yield ['compare', engine, engine]
     yield ['bench', engine, '--iterations', '2', '--profile-layers', '--contexts', '2']
     yield ['verify', engine, '--reference', out, '--data', data, '--samples', '8']
     yield ['recipe', 'list']
