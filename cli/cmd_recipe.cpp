@@ -120,7 +120,7 @@ class RecipeInit final : public Command {
         .option("--model", "MODEL", model_, "the model", "model.path")
         .required()
         .option("--extends", "BASE", base_,
-                "what to start from (default: builtin/int8; of a checkpoint builtin/llm-int4-awq)", "extends")
+                "what to start from; absent: builtin/int8, of a checkpoint builtin/llm-int4-awq", "extends")
         .flag("--force", force_, "replace the file if it is there")
         .example("pare recipe init resnet-int8.yaml --model resnet.onnx")
         .example("pare recipe init llama-int4.yaml --model llama");

@@ -219,8 +219,7 @@ int run(std::vector<std::string> arguments) {
         if (command == nullptr) {
           common.json = false;
           for (const std::string& argument : arguments)
-            if (argument == "-h" || argument == "--help")
-              return context.print(general_help(commands));
+            if (argument == "-h" || argument == "--help") return context.print(general_help(commands));
           std::fputs(general_help(commands).c_str(), stderr);
           code = static_cast<int>(ErrorCode::kUsage);
           return;
