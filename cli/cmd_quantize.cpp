@@ -31,7 +31,7 @@
 namespace pare {
 namespace {
 
-constexpr std::int64_t kDefaultSamples = 512, kHoldout = 256, kFp8Block = 128;
+constexpr std::int64_t kDefaultSamples = 512, kHoldout = 256;
 
 class Quantize final : public Command {
  public:
@@ -53,6 +53,8 @@ class Quantize final : public Command {
         .option("--method", "METHOD", spec_.method, "", "quantize.method")
         .one_of(recipe_choices("quantize.method"))
         .option("--alpha", "A", alpha_, "smoothquant: strength, 0 to 1 (default: searched)", "quantize.alpha")
+        .option("--kv-cache", "FORMAT", spec_.kv_cache, "keys and values", "quantize.kv_cache")
+        .one_of(recipe_choices("quantize.kv_cache"))
         .option("--rank", "N", spec_.rank, "low_rank: columns beside a weight (default 32)", "quantize.rank")
         .option("--inputs", "INPUTS", spec_.inputs, "", "quantize.inputs")
         .one_of(recipe_choices("quantize.inputs"))
@@ -116,8 +118,8 @@ class Quantize final : public Command {
     }
     const bool needs_statistics = quant::needs_statistics(choices.spec);
     if (needs_statistics && data_.empty() && stats_.empty())
-      throw make_error(ErrorCode::kUsage,
-                       "scheme '{}' quantizes activations, and there is no calibration data", spec_.scheme)
+      throw make_error(ErrorCode::kUsage, "{} quantizes activations, and there is no calibration data",
+                       choices.spec.kv_cache.active() ? "--kv-cache" : "scheme '" + spec_.scheme + "'")
           .hint("give --data or --stats, or " + weights_alone());
 
     if (!blocks_.empty() && data_.empty())
@@ -316,7 +318,6 @@ class Quantize final : public Command {
     options.dialect = dialect();
     options.quantize_head = head_;
     options.parity = parity_;
-    options.block_rows = spec_.scheme == "FP8_BLOCK" ? kFp8Block : 0;
     options.pool = &context.pool();
     std::vector<LeftFloat> left;
     const std::unique_ptr<QuantizedSource> source = stream_source(*checkpoint_, choices.spec, options, &left);

@@ -242,6 +242,10 @@ class Auditor {
         complain(tensor, "its block scales are not float8e8m0");
       return;
     }
+    if (site.format.scales == DType::kF32) {
+      if (back_->value(dq.in[1]).dtype != DType::kF32) complain(tensor, "its block scales are not float32");
+      return;
+    }
     const Node& level = back_->node(made);
     const Tensor global = level.in.size() > 1 ? constant(level.in[1]) : Tensor{};
     if (level.op != "DequantizeLinear" || back_->value(level.in[0]).dtype != DType::kE4M3FN)

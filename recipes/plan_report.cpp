@@ -17,7 +17,10 @@ constexpr int kPlotBins = 64;  // a side
 
 std::string granularity_text(const quant::Format& format) {
   std::string text = quant::name(format.granularity);
-  if (format.block > 0) text += fmt::format(" of {}", format.block);
+  if (format.block > 0 && format.rows > 1)
+    text += fmt::format(" of {}x{}", format.rows, format.block);
+  else if (format.block > 0)
+    text += fmt::format(" of {}", format.block);
   return text;
 }
 
@@ -259,6 +262,12 @@ std::vector<CalibratedValue> calibrated_values(const Graph& graph, const quant::
     }
   };
   if (spec != nullptr) {
+    bool attends = !spec->kv_cache.active();
+    for (const NodeId id : graph.nodes()) attends = attends || graph.node(id).is("Attention");
+    if (!attends)
+      throw make_error(ErrorCode::kUnsupported, "the model has no Attention operator, so no keys and values")
+          .at("quantize.kv_cache")
+          .hint("leave kv_cache out; checkpoints of decoders have them");
     add(*spec);
   } else {
     for (const quant::Target target :

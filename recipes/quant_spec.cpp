@@ -30,6 +30,7 @@ void set_group(quant::Format& format, std::int64_t size) {
         .hint("leave group_size out, or use int4");
   format.asked = true;
   format.block = static_cast<int>(size);
+  if (format.rows > 1) format.rows = format.block;
   format.granularity = quant::Granularity::kBlock;
 }
 
@@ -43,12 +44,17 @@ void apply(const WeightSpec& w, quant::Format& format) {
     format.granularity =
         w.granularity == "tensor" ? quant::Granularity::kTensor : quant::Granularity::kChannel;
     format.block = 0;
+    format.rows = 1;
   } else if (!w.granularity.empty() && format.block == 0 && w.group_size == 0) {
     format.granularity = quant::Granularity::kBlock;
     format.block = 128;
   }
   set_group(format, w.group_size);
   set_symmetric(format, w.symmetric);
+  // A block of FP8 weights is a square; of other formats it is a group.
+  const bool fp8 = format.dtype == DType::kE4M3FN || format.dtype == DType::kE5M2;
+  if (w.granularity == "block" && fp8 && format.scales == DType::kF32) format.rows = format.block;
+  if (w.granularity == "group") format.rows = 1;
 }
 
 void apply(const ActivationSpec& a, quant::Format& format) {
@@ -130,6 +136,7 @@ quant::Spec quant_spec(const QuantizeSpec& q) {
   apply(q.weights, spec.weights);
   apply(q.activations, spec.activations);
   set_group(spec.weights, q.group_size);
+  if (!q.kv_cache.empty()) spec.kv_cache = quant::activation_format(q.kv_cache);
   spec.ops = q.ops;
   spec.method = q.method;
   if (q.weights.search == "amax") spec.method = "rtn";

@@ -1,5 +1,7 @@
 #include "engine/ir/block_scales.h"
 
+#include <limits>
+
 #include "engine/base/error.h"
 
 namespace pare {
@@ -101,6 +103,13 @@ BlockCodes write_block_quantize(OpWriter& w, ValueId x, const Shape& shape, Valu
                         {{"output_dtype", type}});
     out.scale = w.node("scale_DequantizeLinear", "DequantizeLinear", {out.scales, global}, DType::kF32,
                        p.of_scales, {});
+  } else if (blocks.scales == DType::kF32) {
+    const ValueId level =
+        w.node("level", "Div", {maxima, w.constant("codes", Tensor::scalar(largest_code(blocks.codes)))},
+               DType::kF32, p.of_scales, {});
+    const ValueId least = w.constant("least", Tensor::scalar(std::numeric_limits<float>::min()));
+    out.scales = w.node("scale", "Max", {level, least}, DType::kF32, p.of_scales, {});
+    out.scale = out.scales;
   } else {
     const bool down = blocks.codes == DType::kE2M1;
     const float divisor = down ? 3.5f : largest_code(blocks.codes);

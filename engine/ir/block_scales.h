@@ -4,6 +4,7 @@
 //   E4M3  s = DequantizeLinear(QuantizeLinear(max(m / L, 2^-9 G), G), G)   L the largest code, G a float32
 //   E8M0  s = Cast(m / D), down to a power of two for E2M1 with D = 3.5: the floor of log2(m) after lifting
 //         mantissas of 1.75 and more (they would be clipped hardest); up, with D the largest code, for others
+//   F32   s = max(m / L, 2^-126): FP8 groups of 128
 //   code  QuantizeLinear(x, s; axis, block_size)
 //
 // A size along the axis that B does not divide is padded with zeros for m; its last block is short. NaN
@@ -19,7 +20,7 @@ namespace pare {
 
 struct BlockScales {
   DType codes = DType::kE2M1;
-  DType scales = DType::kE4M3FN;  // or E8M0
+  DType scales = DType::kE4M3FN;  // or E8M0, F32
   std::int64_t axis = -1, block = 16;
 };
 
@@ -35,7 +36,7 @@ class OpWriter {
 
 struct BlockCodes {
   ValueId codes;
-  ValueId scales;  // E4M3 or E8M0
+  ValueId scales;  // E4M3, E8M0 or F32
   ValueId scale;   // of the DequantizeLinear behind the codes: float32 behind E4M3, else `scales`
 };
 

@@ -28,6 +28,9 @@ struct GridFormat {
   bool positive = false;       // scales above zero only: what some targets ask for
   DType scales = DType::kF32;  // F32, F16, BF16; E4M3FN: two levels, with a global float32; E8M0: powers of 2
   std::int64_t group = 0;      // columns that share a scale; 0: the whole row
+  // Rows that share the scales of their groups (FP8 in blocks of 128x128): a grid has them once a row all the
+  // same, so only who chooses scales, and who writes them, knows. One-level symmetric formats, one segment.
+  std::int64_t rows = 1;
 
   double largest_code() const;
   double lowest_code() const;

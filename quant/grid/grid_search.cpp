@@ -8,6 +8,7 @@
 #include "engine/numeric/table.h"
 #include "quant/grid/grid_search_groups.h"
 #include "quant/grid/grid_search_lanes.h"
+#include "quant/grid/tall_blocks.h"
 
 namespace pare::quant {
 namespace {
@@ -75,6 +76,7 @@ std::vector<double> errors_of(const GridFormat& format, const std::vector<float>
 Grid choose_grid(const GridFormat& format, const RowShape& shape, const float* weight,
                  const GridSearch& options, ThreadPool& pool) {
   check_importance(shape, options);
+  if (format.rows > 1) return choose_tall_grid(format, shape, weight, options, pool);
   const GridSource source{shape, weight, options};
   Grid grid;
   if (format.scales == DType::kE4M3FN)

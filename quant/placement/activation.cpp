@@ -83,7 +83,7 @@ bool needs_statistics(const Format& format) {
 }
 
 bool needs_statistics(const Spec& spec) {
-  return needs_statistics(spec.activations) ||
+  return needs_statistics(spec.activations) || needs_statistics(spec.kv_cache) ||
          std::any_of(spec.rules.begin(), spec.rules.end(), [](const Rule& rule) {
            return rule.activations && needs_statistics(*rule.activations);
          });

@@ -52,7 +52,7 @@ std::string why_no_tokens(const Graph& graph, const Node& node, const Format& ac
 
 // Whether a range must come from calibration.
 bool needs_statistics(const Format& format);
-bool needs_statistics(const Spec& spec);  // of its defaults or of any rule
+bool needs_statistics(const Spec& spec);  // of its defaults, of any rule, of the KV cache
 
 // Scale and zero point from a range:
 //   symmetric    amax / symmetric_largest (127 for int8 and uint8, 32,767 for int16, 448 for E4M3); the zero

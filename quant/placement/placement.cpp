@@ -50,6 +50,7 @@ class Placer {
     for (const NodeId id : graph_.nodes()) {
       const Node& node = graph_.node(id);
       if (node.is("Add")) visit_add(id, node);
+      if (node.is("Attention")) visit_attention(id, node);
       if (spec_.target == Target::kOnnxRuntime && node.is("GlobalAveragePool")) visit_pool(id, node);
     }
     share_codes_with_readers();
@@ -360,6 +361,19 @@ class Placer {
     const int residual = 1 - computed;
     add_activation(node.in[static_cast<std::size_t>(residual)], id, residual, conv.activations,
                    "residual input of Add");
+  }
+
+  // What a cache of low precision gives back: keys as they are turned, and values, each with a scale of its
+  // own, in front of their readers.
+  void visit_attention(NodeId id, const Node& node) {
+    if (!spec_.kv_cache.active()) return;
+    const Resolved resolved = rules_.resolve(graph_, node);
+    if (!resolved.quantize && resolved.why_not.rfind("rule", 0) == 0) return skip(node, resolved.why_not);
+    for (const int slot : {1, 2}) {
+      const ValueId in = node.in[static_cast<std::size_t>(slot)];
+      if (in != ValueId::kNone && is_float(in) && !graph_.is_constant(in))
+        add_activation(in, id, slot, spec_.kv_cache, slot == 1 ? kKeyRule : kValueRule);
+    }
   }
 
   void visit_onnxruntime_add(NodeId id, const Node& node) {

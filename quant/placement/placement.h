@@ -21,6 +21,10 @@ struct ActivationSite {
   int group = -1;  // sites of one group have one range, so one scale (that of all of them); -1: alone
 };
 
+// Rules of the values that a quantized KV cache holds: inputs 1 and 2 of Attention.
+inline constexpr const char* kKeyRule = "key of Attention";
+inline constexpr const char* kValueRule = "value of Attention";
+
 struct WeightSite {
   ValueId value = ValueId::kNone;  // the constant
   std::vector<Use> uses;           // several when nodes share it: one set of codes for all

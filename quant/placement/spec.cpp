@@ -23,6 +23,13 @@ Format blocks(DType dtype, int block, DType scales = DType::kF32, bool symmetric
   return format;
 }
 
+// As DeepSeek has FP8: blocks of weights are squares.
+Format squares(DType dtype, int side) {
+  Format format = blocks(dtype, side);
+  format.rows = side;
+  return format;
+}
+
 Format at_run_time(Format format) {
   format.dynamic = true;
   return format;
@@ -86,6 +93,9 @@ void check_weight(const Format& f) {
   if (has_blocks(f) != (f.block > 0))
     throw make_error(ErrorCode::kUsage, "weights with {} of {}", name(f.granularity), f.block)
         .hint("granularity: block needs a group_size above 0");
+  if (f.rows != 1 && (f.rows < 1 || !has_blocks(f) || !f.symmetric || format_info(f.scales).bits < 16))
+    throw make_error(ErrorCode::kUsage, "weights in {} have no blocks of {} outputs", to_string(f), f.rows)
+        .hint("format fp8 with granularity block");
   if ((f.scales == DType::kE4M3FN || f.scales == DType::kE8M0) && !has_blocks(f))
     throw make_error(ErrorCode::kUsage, "weights in {} have scales for blocks", to_string(f))
         .hint("granularity: block");
@@ -121,7 +131,10 @@ std::string to_string(const Format& format) {
   if (!format.active()) return "float32";
   std::string text = format.bits > 0 ? fmt::format("int{} in ", format.bits) : "";
   text += fmt::format("{}, per {}", name(format.dtype), name(format.granularity));
-  if (has_blocks(format)) text += fmt::format(" of {}", format.block);
+  if (has_blocks(format) && format.rows > 1)
+    text += fmt::format(" of {}x{}", format.rows, format.block);
+  else if (has_blocks(format))
+    text += fmt::format(" of {}", format.block);
   if (!format.symmetric) text += ", asymmetric";
   if (format.scales == DType::kE4M3FN) text += ", two levels of scales";
   if (format.scales != DType::kF32) text += fmt::format(", scales {}", name(format.scales));
@@ -130,8 +143,9 @@ std::string to_string(const Format& format) {
 }
 
 const std::vector<std::string>& methods() {
-  static const std::vector<std::string> names = {"auto",        "rtn",      "search",  "gptq",    "awq",
-                                                 "smoothquant", "equalize", "learned", "low_rank"};
+  static const std::vector<std::string> names = {"auto",    "rtn",     "search",      "local_hessian",
+                                                 "gptq",    "awq",     "smoothquant", "equalize",
+                                                 "learned", "low_rank"};
   return names;
 }
 
@@ -155,6 +169,7 @@ GridFormat grid_format(const Format& format) {
   grid.positive = format.positive;
   grid.scales = format.scales;
   grid.group = has_blocks(format) ? format.block : 0;
+  grid.rows = format.rows;
   return grid;
 }
 
@@ -165,9 +180,10 @@ Format fit_block(const Format& format, std::int64_t ins, std::int64_t taps, Targ
   if (!has_blocks(format)) return format;
   Format fit = format;
   const bool integer = is_integer(format);
-  if (integer && ins < kSmallestFit && taps > 1) {
+  if (taps > 1 && (format.rows > 1 || (integer && ins < kSmallestFit))) {
     fit.granularity = Granularity::kChannel;
     fit.block = 0;
+    fit.rows = 1;
     return fit;
   }
   if (format.block >= ins && integer) fit.block = static_cast<int>(std::max<std::int64_t>(ins, 1));
@@ -201,6 +217,17 @@ void check(const Spec& spec) {
   check_method(spec.method);
   for (const Rule& rule : spec.rules)
     if (rule.method) check_method(*rule.method);
+  const Format& cache = spec.kv_cache;
+  if (cache.active()) {
+    if ((cache.dtype != DType::kE4M3FN && cache.dtype != DType::kI8) || !cache.symmetric || cache.dynamic ||
+        cache.granularity != Granularity::kTensor)
+      throw make_error(ErrorCode::kUnsupported, "keys and values are not quantized to {}", to_string(cache))
+          .hint("fp8 or int8");
+    if (spec.target != Target::kPare)
+      throw make_error(ErrorCode::kUnsupported, "target {} has no form for a quantized KV cache",
+                       name(spec.target))
+          .hint("target: pare, whose checkpoint formats have scales for it");
+  }
   if (!spec.weights.active() && !spec.activations.active())
     fail(ErrorCode::kUsage, "neither weights nor activations are to be quantized");
 }
@@ -260,9 +287,8 @@ const std::vector<Scheme>& schemes() {
       {"FP8_DYNAMIC", "FP8 weights per channel, FP8 activations with a scale a token at run time", w("fp8"),
        per_token(a("fp8"))},
       {"FP8_BLOCK",
-       "FP8 weights in blocks of 128x128 (checkpoint formats; per channel elsewhere), FP8 activations at run "
-       "time",
-       w("fp8"), per_token(a("fp8"))},
+       "FP8 weights in blocks of 128x128, FP8 activations with a scale for 128 values of a token at run time",
+       squares(DType::kE4M3FN, kGroup), at_run_time(blocks(DType::kE4M3FN, kGroup))},
       {"NVFP4A16", "as nvfp4", w("nvfp4"), {}},
       {"NVFP4", "as nvfp4_w4a4", w("nvfp4"), a("nvfp4")},
       {"MXFP4A16", "as mxfp4", w("mxfp4"), {}},

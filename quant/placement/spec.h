@@ -34,6 +34,7 @@ struct Format {
   bool positive = false;  // scales above zero only
   bool dynamic = false;   // activations: scales are computed at run time
   bool asked = false;     // the block size was asked for by name: another one is an error
+  int rows = 1;           // kBlock, weights of linear layers: outputs that share a block's scale (FP8: 128)
 
   bool active() const { return dtype != DType::kUndefined; }
   bool operator==(const Format&) const = default;
@@ -72,9 +73,11 @@ struct Spec {
   std::vector<std::string> ops;    // only these operators; {}: all that the target can use
   std::vector<std::string> share;  // kinds of layers that are fused later: "qkv", "gate_up" (share.h)
   std::string method = "auto";     // how codes of a layer's weight are chosen; one of methods()
+  Format kv_cache;  // keys and values of every Attention, one scale each; target pare. Inactive: float
 };
 
-// auto, rtn, search, gptq, awq, smoothquant, equalize, learned, low_rank (docs/weight-methods.md).
+// auto, rtn, search, local_hessian, gptq, awq, smoothquant, equalize, learned, low_rank
+// (docs/weight-methods.md).
 const std::vector<std::string>& methods();
 
 // Error kUsage or kUnsupported for what this build cannot do, before any work.
@@ -96,7 +99,8 @@ const Scheme& scheme_from_name(const std::string& text);
 //   on;
 //                                                           where there is none a short last block, which
 //                                                           TensorRT does not take: Error kUnsupported
-// Integers of fewer than 16 inputs (first layers, depthwise ones) get one scale an output channel instead.
+// Integers of fewer than 16 inputs (first layers, depthwise ones) get one scale an output channel instead,
+// and so do blocks of several outputs where there are taps.
 Format fit_block(const Format& format, std::int64_t ins, std::int64_t taps, Target target);
 
 }  // namespace pare::quant

@@ -14,7 +14,8 @@
 namespace pare::quant {
 namespace {
 
-constexpr const char* kMethods[] = {"rtn", "search", "gptq", "learned", "auto"};
+constexpr const char* kMethods[] = {"rtn", "search", "local_hessian", "gptq", "learned", "auto"};
+constexpr std::int64_t kLargestLocal = 128;  // columns of a group, of grid_search.h
 
 bool usable(const Gram* gram) { return gram != nullptr && !gram->empty(); }
 
@@ -105,8 +106,39 @@ class Solver {
     return a;
   }
 
+  // The grid by the output error of each group alone; "" or why there is none.
+  std::string local_hessian(Attempt& a) {
+    const std::int64_t group = in_.format.group;
+    if (gram_ == nullptr) return "needs second moments: " + why_not_;
+    if (group == 0 || group > kLargestLocal || in_.format.rows > 1)
+      return fmt::format("is for groups of at most {} columns of a row", kLargestLocal);
+    std::vector<float> all;
+    for (std::int64_t g = 0; g < matrices(); ++g) {
+      const std::vector<float>& one = dense(g);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    GridSearch search;
+    search.global = in_.global;
+    search.gram = all.data();
+    search.importance_rows = rows_each();
+    a.grid = choose_grid(in_.format, shape_, in_.weight->values.data(), search, pool_);
+    a.method = "local_hessian";
+    a.codes.resize(in_.weight->values.size());
+    encode(in_.format, shape_, a.grid, in_.weight->values.data(), a.codes.data(), pool_);
+    return "";
+  }
+
   Attempt attempt(const std::string& method) {
     if (method == "rtn" || method == "search") return nearest(method);
+    if (method == "local_hessian" && in_.grid == nullptr) {
+      Attempt a;
+      const std::string why = local_hessian(a);
+      if (why.empty()) return a;
+      a = nearest("search");
+      a.fallback = "local_hessian " + why;
+      return a;
+    }
+    if (method == "local_hessian") return nearest("search");
     if (gram_ == nullptr) {
       Attempt a = nearest("search");
       a.fallback = method + " needs second moments: " + why_not_;
@@ -160,7 +192,8 @@ class Solver {
     const RoundingMatrix matrix(dense(g).data(), in_.format, shape_, options_.rounding.ridge, pool_);
     if (!matrix.usable()) return "the second moments of a group of columns are indefinite";
     RoundingOptions options = options_.rounding;
-    options.scales = options.scales && in_.grid == nullptr;
+    // A row alone cannot move a scale that it shares.
+    options.scales = options.scales && in_.grid == nullptr && in_.format.rows == 1;
     learn_rounding(matrix, in_.format, shape_, in_.weight->values.data(), begin, end, a.grid, a.levels.data(),
                    options, pool_);
     return "";

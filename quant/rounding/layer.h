@@ -2,6 +2,8 @@
 //
 //   rtn      the nearest code on the grid of the largest magnitude
 //   search   the nearest code on a searched grid, weighted by E[x^2]
+//   local_hessian   the same, each group's error weighted by its own part of E[x x^T] (Model Optimizer's
+//            search of that name); formats with groups of at most 128 columns
 //   gptq     that grid, codes by GPTQ (gptq.h)
 //   learned  from there, codes and scales by descent (learned_rounding.h)
 //   auto     the one of these with the least loss on held-out samples (without such: on the same)

@@ -62,7 +62,7 @@ std::vector<Use> uses_from(const Json& record) {
 
 Json format_record(const quant::Format& f) {
   return Json::array({static_cast<int>(f.dtype), static_cast<int>(f.granularity), f.block, f.symmetric,
-                      static_cast<int>(f.scales), f.bits, f.positive, f.dynamic, f.asked});
+                      static_cast<int>(f.scales), f.bits, f.positive, f.dynamic, f.asked, f.rows});
 }
 quant::Format format_from(const Json& r) {
   quant::Format f;
@@ -75,6 +75,7 @@ quant::Format format_from(const Json& r) {
   f.positive = r.at(6).get<bool>();
   f.dynamic = r.at(7).get<bool>();
   f.asked = r.at(8).get<bool>();
+  f.rows = r.at(9).get<int>();
   return f;
 }
 

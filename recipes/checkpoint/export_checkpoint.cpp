@@ -41,6 +41,11 @@ void choose_for_checkpoint(const Checkpoint& checkpoint, Dialect dialect, bool q
                            QuantizeChoices& choices) {
   choices.spec = checkpoint_spec(checkpoint, dialect, choices.spec, quantize_head);
   choices.folded_only = true;
+  if (choices.spec.kv_cache.active() && dialect != Dialect::kCompressedTensors &&
+      dialect != Dialect::kModelOpt)
+    throw make_error(ErrorCode::kUnsupported, "{} has no scales for a KV cache", pare::name(dialect))
+        .at("quantize.kv_cache")
+        .hint("export compressed_tensors or modelopt, or leave the cache float");
   bool low_rank = choices.spec.method == "low_rank";
   for (const quant::Rule& rule : choices.spec.rules) low_rank = low_rank || rule.method == "low_rank";
   if (low_rank)

@@ -54,6 +54,7 @@ class PlanSource final : public QuantizedSource {
       else
         coded.insert(module.weight);
     }
+    add_cache_scales();
     const Graph original = given != nullptr ? *given : build_graph(checkpoint);
     refuse_new_nodes(original);
     for (const LinearModule& module : modules)
@@ -83,6 +84,26 @@ class PlanSource final : public QuantizedSource {
   }
 
  private:
+  void add_cache_scales() {
+    std::map<std::string, KvScales> by_module;
+    for (std::size_t i = 0; i < outcome_.plan.activations.size(); ++i) {
+      const quant::ActivationSite& site = outcome_.plan.placement.activations[i];
+      const bool key = site.rule == quant::kKeyRule;
+      if (!key && site.rule != quant::kValueRule) continue;
+      model_.kv_cache = site.format.dtype;
+      for (const Use& use : site.uses) {
+        // "model.layers.0.self_attn.attention"
+        const std::string& node = outcome_.source.node(use.node).name;
+        KvScales& scales = by_module[node.substr(0, node.rfind('.'))];
+        (key ? scales.key : scales.value) = outcome_.plan.activations[i].scale;
+      }
+    }
+    for (auto& [module, scales] : by_module) {
+      scales.attention = module;
+      model_.kv_scales.push_back(scales);
+    }
+  }
+
   struct Place {
     std::size_t weight;
     int input;  // of plan.activations
@@ -113,13 +134,33 @@ class PlanSource final : public QuantizedSource {
     }
   }
 
+  // The constant that readers of `was` read now. Its name does not tell: simplification makes one of equal
+  // constants (norms that are all ones), a fold gives a reader one of its own.
+  ValueId what_became_of(const Graph& original, ValueId was,
+                         const std::map<std::string, NodeId>& places) const {
+    const Graph& now = outcome_.source;
+    for (const Use& use : original.users(was)) {
+      const Node& reader = original.node(use.node);
+      const auto place = reader.name.empty() ? places.end() : places.find(reader.name);
+      if (place == places.end()) continue;
+      const Node& node = now.node(place->second);
+      if (node.op != reader.op || static_cast<std::size_t>(use.slot) >= node.in.size()) continue;
+      const ValueId in = node.in[static_cast<std::size_t>(use.slot)];
+      if (in != ValueId::kNone && now.is_constant(in)) return in;
+    }
+    return now.find_value(original.value(was).name);
+  }
+
   void add_floats(const Graph& original, const std::set<std::string>& coded) {
+    std::map<std::string, NodeId> places;
+    for (const NodeId id : outcome_.source.nodes()) places.emplace(outcome_.source.node(id).name, id);
     for (const WeightStore::Entry& entry : checkpoint_.weights->entries()) {
       if (coded.count(entry.name) != 0 || (model_.untied && entry.name == "lm_head.weight")) continue;
       FloatTensor tensor{entry.name, DType::kF32, entry.dims};
       dtype_from_name(entry.type, tensor.dtype);
-      const ValueId was = original.find_value(entry.name), is = outcome_.source.find_value(entry.name);
-      if (was != ValueId::kNone && is != ValueId::kNone && !is_absent(outcome_.source.value(is).constant) &&
+      const ValueId was = original.find_value(entry.name);
+      const ValueId is = was == ValueId::kNone ? was : what_became_of(original, was, places);
+      if (is != ValueId::kNone && !is_absent(outcome_.source.value(is).constant) &&
           !same_values(original.value(was).constant, outcome_.source.value(is).constant)) {
         Tensor value = outcome_.source.value(is).constant;
         if (value.dims() != entry.dims)

@@ -3,6 +3,7 @@
 #include "engine/base/error.h"
 #include "engine/numeric/pack.h"
 #include "engine/numeric/table.h"
+#include "quant/grid/tall_blocks.h"
 
 namespace pare {
 namespace {
@@ -53,7 +54,7 @@ CodeFormat weight_code_format(const quant::Format& format) {
   code.bits = integer_bits(format);
   code.symmetric = format.symmetric;
   code.scales = format.scales;
-  code.row_group = format.granularity == quant::Granularity::kTensor ? 0 : 1;
+  code.row_group = format.granularity == quant::Granularity::kTensor ? 0 : format.rows;
   code.group = format.granularity == quant::Granularity::kBlock ? format.block : 0;
   return code;
 }
@@ -124,8 +125,10 @@ void set_codes(QuantizedLinear& layer, const quant::WeightSite& site, const quan
   const bool turned = site.axis == 1;  // [ins, outs]
   layer.codes = in_order(unpacked(plan.codes), layer.outs, layer.ins, turned);
   extend_signs(layer.weights, layer.codes);
-  const std::int64_t rows = row_groups(layer), groups = column_groups(layer);
+  const std::int64_t tall = layer.weights.row_group, groups = column_groups(layer);
+  const std::int64_t rows = tall > 1 ? layer.outs : row_groups(layer);
   layer.scales = in_order(floats_of(plan.scales), rows, groups, turned);
+  if (tall > 1) layer.scales = quant::once_a_block(layer.scales, rows, groups, tall);
   layer.zero_points.clear();
   if (!plan.zero_points.empty()) {
     const std::vector<float> zeros = floats_of(plan.zero_points);

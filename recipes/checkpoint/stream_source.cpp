@@ -86,10 +86,6 @@ class StreamSource final : public QuantizedSource {
       Planned planned{module, quant::fit_block(resolved.weights, module.ins, 1, spec.target),
                       resolved.method != "rtn", -1};
       LinearFormat layer = linear_format(module, planned.weights, resolved.activations);
-      if (options.block_rows > 0 && layer.weights.codes == DType::kE4M3FN) {
-        layer.weights.row_group = layer.weights.group = options.block_rows;
-        if (layer.inputs.active()) layer.inputs.group = options.block_rows;
-      }
       if (layer.weights.two_levels() && !spec.share.empty())
         planned.fused = fused.insert({module.input, static_cast<int>(fused.size())}).first->second;
       if (options.parity) parity_format(layer.weights, module.module);
@@ -166,6 +162,7 @@ class StreamSource final : public QuantizedSource {
     quant::StoredCodes stored;
     if (layer.weights.row_group > 1) {
       format.group = 0;
+      format.rows = 1;
       stored = quant::quantize_stored_blocks(format, weight, layer.weights.row_group, layer.weights.group,
                                              planned.search, *options_.pool);
     } else if (layer.weights.row_group == 0) {
@@ -209,7 +206,7 @@ bool can_stream(const quant::Spec& spec) {
     return method == "rtn" || method == "search" || method == "auto";
   };
   const auto at_run_time = [](const quant::Format& f) { return !f.active() || f.dynamic; };
-  if (!fits(spec.method) || !at_run_time(spec.activations)) return false;
+  if (!fits(spec.method) || !at_run_time(spec.activations) || spec.kv_cache.active()) return false;
   return std::all_of(spec.rules.begin(), spec.rules.end(), [&](const quant::Rule& rule) {
     return (!rule.method || fits(*rule.method)) && (!rule.activations || at_run_time(*rule.activations));
   });

@@ -19,8 +19,7 @@ struct StreamOptions {
   // Codes and scales as the tools of the format compute them, bit by bit (quant/grid/ct_arithmetic.h): for
   // compressed-tensors' W4A16, FP8_DYNAMIC, NVFP4 and MXFP4. Error kUnsupported for others.
   bool parity = false;
-  std::int64_t block_rows = 0;  // E4M3 weights: scales of blocks of so many outputs and inputs (128)
-  ThreadPool* pool = nullptr;   // required
+  ThreadPool* pool = nullptr;  // required
 };
 
 struct LeftFloat {

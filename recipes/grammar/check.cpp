@@ -171,6 +171,9 @@ class Checker {
       refuse("quantize.damp", fmt::format("'damp' has no meaning for method {}", q.method), "");
     if (q.act_order && !uses("gptq"))
       refuse("quantize.act_order", fmt::format("'act_order' has no meaning for method {}", q.method), "");
+    if (!q.kv_cache.empty() && !r_.calibrate)
+      refuse("quantize.kv_cache", "keys and values are quantized but nothing calibrates them",
+             "add calibrate: {data: NAME}");
     if (q.blocks && (!r_.calibrate || r_.calibrate->data.empty()))
       refuse("quantize.blocks", "blocks are fed with samples, and there are none",
              "add calibrate: {data: NAME}, or leave `blocks` out: rtn and search need no samples");

@@ -7,8 +7,8 @@ namespace {
 
 const std::vector<const char*> kFormats = {"int8",  "uint8", "int16", "uint16", "fp8",   "fp8_e5m2", "int4",
                                            "uint4", "int3",  "int2",  "nvfp4",  "mxfp4", "mxfp8",    "none"};
-const std::vector<const char*> kMethods = {"auto",        "rtn",      "search",  "gptq",    "awq",
-                                           "smoothquant", "equalize", "learned", "low_rank"};
+const std::vector<const char*> kMethods = {"auto", "rtn",         "search",   "local_hessian", "gptq",
+                                           "awq",  "smoothquant", "equalize", "learned",       "low_rank"};
 const std::vector<const char*> kExports = {"qdq_onnx",           "trt_onnx", "qoperator", "matmul_nbits",
                                            "compressed_tensors", "autoawq",  "gptq",      "gptq_v2",
                                            "modelopt",           "gguf",     "trt_cache"};
@@ -42,7 +42,7 @@ void describe_calibrate(Fields& f, CalibrateSpec& c) {
 void describe_weights(Fields& f, WeightSpec& w) {
   f.text({.key = "format", .doc = "number format of the weights", .choices = kFormats}, w.format);
   f.text({.key = "granularity",
-          .doc = "what shares a scale",
+          .doc = "what shares a scale; block: of FP8 as many outputs as inputs, else as group",
           .choices = {"tensor", "channel", "group", "block"}},
          w.granularity);
   f.integer({.key = "group_size", .doc = "inputs that share a scale; 0: the format's", .min = 0, .max = 1e6},
@@ -132,6 +132,10 @@ void describe_quantize(Fields& f, QuantizeSpec& q) {
   f.integer(
       {.key = "rank", .doc = "low_rank: columns of the products beside a weight", .min = 1, .max = 4096},
       q.rank);
+  f.text({.key = "kv_cache",
+          .doc = "keys and values of a language model: a calibrated scale each; absent: float",
+          .choices = {"fp8", "int8"}},
+         q.kv_cache);
   f.text({.key = "inputs",
           .doc = "what layers are solved for: inputs of the float model, or those that quantized layers give",
           .choices = {"float", "quantized"}},

@@ -77,6 +77,7 @@ struct QuantizeSpec {
   std::int64_t group_size = 0;
   std::optional<double> alpha;  // smoothquant
   std::int64_t rank = 32;       // low_rank
+  std::string kv_cache;         // of language models: fp8 | int8; "": stays float
   std::string inputs =
       "float";          // what layers are solved for: inputs of the float model | of the quantized one
   std::string scaling;  // channel factors before other methods: "" | awq | smoothquant | equalize

@@ -20,7 +20,8 @@ struct Level {
 };
 
 bool follows(const std::string& method) {
-  return method == "auto" || method == "gptq" || method == "learned" || method == "low_rank";
+  return method == "auto" || method == "local_hessian" || method == "gptq" || method == "learned" ||
+         method == "low_rank";
 }
 
 class InOrder {

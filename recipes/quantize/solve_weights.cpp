@@ -15,6 +15,11 @@
 namespace pare {
 namespace {
 
+// Codes without feedback.
+bool is_nearest(const std::string& method) {
+  return method == "rtn" || method == "search" || method == "local_hessian";
+}
+
 std::vector<std::vector<float>> dense(const Gram& gram) {
   std::vector<std::vector<float>> all;
   for (std::int64_t g = 0; g < gram.groups; ++g) all.push_back(gram.dense(g));
@@ -31,7 +36,7 @@ SolvedRows awq_rows(const quant::LayerProblem& problem, const SolveOptions& opti
     layer.method = std::string(way) == "clip" ? "rtn" : way;
     quant::Grid clipped;
     if (std::string(way) == "clip") {
-      if (problem.gram == nullptr || problem.global != 0) continue;
+      if (problem.gram == nullptr || problem.global != 0 || problem.format.rows > 1) continue;
       clipped = quant::clip_grid(problem.format, problem.weight->shape, problem.weight->values.data(),
                                  dense(*problem.gram), pool);
       one.grid = &clipped;
@@ -77,7 +82,7 @@ SolvedRows solve_on_scale(const std::string& name, const quant::WeightSite& site
     for (std::int64_t tap = 0; tap < view.taps; ++tap)
       for (std::int64_t in = 0; in < view.ins; ++in)
         solved.codes[static_cast<std::size_t>(view.at(row, in, tap))] = solution.codes[at++];
-  solved.nearest = solution.method == "rtn" || solution.method == "search";
+  solved.nearest = is_nearest(solution.method);
   solved.record.method = solution.method;
   solved.record.fallback = solution.fallback;
   solved.record.loss = solution.relative_loss;
@@ -207,7 +212,8 @@ quant::WeightSite row_site(quant::WeightSite site) {
 }
 
 bool wants_grams(const std::string& method) {
-  return method == "gptq" || method == "learned" || method == "awq" || method == "low_rank";
+  return method == "local_hessian" || method == "gptq" || method == "learned" || method == "awq" ||
+         method == "low_rank";
 }
 
 SolvedRows solve_rows(const std::string& name, const quant::WeightSite& site, const quant::WeightRows& rows,
@@ -230,7 +236,7 @@ SolvedRows solve_rows(const std::string& name, const quant::WeightSite& site, co
     quant::LayerSolution solution = quant::solve_layer(problem, layer, pool);
     solved.grid = std::move(solution.grid);
     solved.codes = std::move(solution.codes);
-    solved.nearest = solution.method == "rtn" || solution.method == "search";
+    solved.nearest = is_nearest(solution.method);
     solved.record.method = solution.method;
     solved.record.fallback = solution.fallback;
     solved.record.loss = solution.relative_loss;

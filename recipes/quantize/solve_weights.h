@@ -1,10 +1,10 @@
 // Scales and codes of every weight of a placement, each by the method that its layer asks for.
 //
-//   rtn, search, gptq, learned   quant/rounding/layer.h
-//   awq                          the better of AWQ's clipped ranges (quant/grid/clip_search.h) and a searched
-//   grid smoothquant, equalize        a searched grid: what they are about was done before auto what has the
-//   least output error on held-out samples, where there are moments of
-//                                the layer's input; else a searched grid
+//   rtn, search, local_hessian, gptq, learned   quant/rounding/layer.h
+//   awq          the better of AWQ's clipped ranges (quant/grid/clip_search.h) and a searched grid
+//   smoothquant, equalize   a searched grid: what they are about was done before
+//   auto         what has the least output error on held-out samples, where there are moments of the layer's
+//                input; else a searched grid
 //
 // Weights that a runtime fuses share what it needs shared. Layers go through the journal, one unit at a time.
 #pragma once

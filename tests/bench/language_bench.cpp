@@ -6,8 +6,8 @@
 //
 // PART 1, 2, 3: windows [FIT (PART - 1), FIT PART) of 512 tokens of the calibration text. WINDOWS of the
 // other text are judged (0: all). JOB: SCHEME:METHOD[:OPTION,...] of the table below; Options: inputs,
-// rotate, scaling=awq, ridge=, part=, fit= ... Second moments and the float model's logits are had once for
-// all jobs. A row that is in OUT.jsonl already is left out.
+// rotate, scaling=awq, kv (an FP8 cache), ridge=, part=, fit= ... Second moments and the float model's logits
+// are had once for all jobs. A row that is in OUT.jsonl already is left out.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -72,6 +72,7 @@ const std::vector<Named>& table() {
       {"fp8_tensor", [](QuantizeSpec& q) { q.scheme = "FP8"; }},
       {"fp8_channel", [](QuantizeSpec& q) { q.scheme = "fp8"; }},
       {"fp8_dynamic", [](QuantizeSpec& q) { q.scheme = "FP8_DYNAMIC"; }},
+      {"fp8_block", [](QuantizeSpec& q) { q.scheme = "FP8_BLOCK"; }},
       {"int8_weights", [](QuantizeSpec& q) { q.scheme = "int8_weights"; }},
       {"w8a8_dynamic", [](QuantizeSpec& q) { q.scheme = "W8A8"; }},
       {"w8a8_static", [](QuantizeSpec& q) { q.scheme = "int8"; }},
@@ -215,6 +216,7 @@ int run(int argc, char** argv) {
     q.ignore = {"re:.*lm_head.*"};
     q.share = {"qkv", "gate_up"};
     q.activations.calibrator = "minmax";
+    if (job.has("kv")) q.kv_cache = "fp8";
     for (const std::string& option : job.options)
       if (option.rfind("cal=", 0) == 0) q.activations.calibrator = option.substr(4);
     QuantizeChoices choices = quantize_choices(q);

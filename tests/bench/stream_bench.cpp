@@ -163,7 +163,6 @@ bool job(const Checkpoint& checkpoint, const std::string& folder, const std::str
   ThreadPool pool(1);
   StreamOptions options;
   options.dialect = dialect;
-  options.block_rows = recipe.scheme == "FP8_BLOCK" ? 128 : 0;
   options.pool = &pool;
   const quant::Spec spec = checkpoint_spec(checkpoint, dialect, quant_spec(recipe), false);
   const std::unique_ptr<QuantizedSource> source = stream_source(checkpoint, spec, options);

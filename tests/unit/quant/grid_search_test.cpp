@@ -472,6 +472,46 @@ TEST(GridSearch, OneGlobalScaleForSeveralWeights) {
 }
 
 // The rule without a search, written out.
+// One scale for rows and columns of a block, as if it were one group; short blocks at both ends.
+TEST(GridSearch, BlocksOfSeveralRowsShareAScale) {
+  ThreadPool pool(2), single(1);
+  constexpr std::int64_t kRows = 37, kCols = 50, kTall = 8, kWide = 16, kGroups = 4;
+  const RowShape shape = RowShape::whole(kRows, kCols);
+  const std::vector<float> w = typical(true, shape.count());
+  for (const DType scales : {DType::kF32, DType::kBF16}) {
+    SCOPED_TRACE(name(scales));
+    GridFormat format = format_of(DType::kE4M3FN, kWide, scales);
+    format.rows = kTall;
+    GridSearch plain, weighted;
+    plain.search = false;
+    const Grid amax = choose_grid(format, shape, w.data(), plain, pool);
+    const Grid searched = choose_grid(format, shape, w.data(), {}, pool);
+    ASSERT_EQ(amax.scales.size(), static_cast<std::size_t>(kRows * kGroups));
+    for (std::int64_t r = 0; r < kRows; ++r)
+      for (std::int64_t g = 0; g < kGroups; ++g) {
+        const std::int64_t first = r / kTall * kTall;
+        float largest = 0;
+        for (std::int64_t i = first; i < std::min(first + kTall, kRows); ++i)
+          for (std::int64_t c = g * kWide; c < std::min((g + 1) * kWide, kCols); ++c)
+            largest = std::max(largest, std::fabs(w[static_cast<std::size_t>(i * kCols + c)]));
+        const auto at = static_cast<std::size_t>(r * kGroups + g);
+        EXPECT_FLOAT_EQ(amax.scales[at], round_scale(format, static_cast<double>(largest) / 448, 1));
+        EXPECT_EQ(searched.scales[at], searched.scales[static_cast<std::size_t>(first * kGroups + g)]);
+      }
+    const auto error = [&](const Grid& grid, const GridSearch& by) {
+      return grid_error(format, shape, grid, w.data(), by, pool);
+    };
+    EXPECT_LT(error(searched, {}), error(amax, {}));
+    EXPECT_EQ(choose_grid(format, shape, w.data(), {}, single).scales, searched.scales);
+    // Two columns of each block are all that counts: a scale that suits them alone.
+    std::vector<float> importance(static_cast<std::size_t>(kCols), 1e-6f);
+    for (std::size_t c = 0; c < importance.size(); c += 8) importance[c] = 1;
+    weighted.importance = importance.data();
+    const Grid by_importance = choose_grid(format, shape, w.data(), weighted, pool);
+    EXPECT_LT(error(by_importance, weighted), error(searched, weighted));
+  }
+}
+
 TEST(GridSearch, AmaxRule) {
   ThreadPool pool(1);
   const RowShape shape = RowShape::whole(1, 4);

@@ -496,5 +496,43 @@ TEST(Layer, ZerosStayZeros) {
     }
 }
 
+// Scales by what a group's errors do together; where it cannot be, the searched grid, with the reason.
+TEST(Layer, LocalHessianWeighsErrorsOfNeighbours) {
+  const WeightRows w = weight(48, 64, 21);
+  const Gram gram = inputs(64, 400, 22);
+  for (const GridFormat& f : {format(DType::kE2M1, 16, true, DType::kE4M3FN), format(DType::kI4, 32)}) {
+    SCOPED_TRACE(label(f));
+    const LayerSolution local = solve(w, &gram, f, "local_hessian");
+    EXPECT_EQ(local.method, "local_hessian");
+    EXPECT_EQ(local.fallback, "");
+    EXPECT_LT(local.loss, solve(w, &gram, f, "search").loss);
+    EXPECT_EQ(solve(w, &gram, f, "local_hessian", 2).codes, local.codes);
+  }
+  const LayerSolution rows = solve(w, &gram, format(DType::kI8, 0), "local_hessian");
+  EXPECT_EQ(rows.method, "search");
+  EXPECT_NE(rows.fallback.find("groups of at most 128"), std::string::npos) << rows.fallback;
+  const LayerSolution blind = solve(w, nullptr, format(DType::kI4, 32), "local_hessian");
+  EXPECT_EQ(blind.method, "search");
+  EXPECT_NE(blind.fallback.find("second moments"), std::string::npos) << blind.fallback;
+}
+
+// Codes are solved on the scales of blocks; descent leaves those where they are.
+TEST(Layer, BlocksOfSeveralRowsKeepOneScale) {
+  const WeightRows w = weight(40, 64, 23);
+  const Gram gram = inputs(64, 400, 24);
+  GridFormat f = format(DType::kE4M3FN, 32, true, DType::kBF16);
+  f.rows = 16;
+  const LayerSolution plain = solve(w, &gram, f, "search");
+  for (const char* method : {"gptq", "learned"}) {
+    SCOPED_TRACE(method);
+    const LayerSolution s = solve(w, &gram, f, method);
+    EXPECT_EQ(s.method, method);
+    EXPECT_LT(s.loss, plain.loss);
+    for (std::size_t r = 0; r < 40; ++r)
+      for (std::size_t g = 0; g < 2; ++g)
+        EXPECT_EQ(s.grid.scales[r * 2 + g], s.grid.scales[r / 16 * 32 + g]) << r << " " << g;
+  }
+}
+
 }  // namespace
 }  // namespace pare::quant

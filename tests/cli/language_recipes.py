@@ -1,0 +1,143 @@
+"""Language models to checkpoints by recipe, end to end on a tiny Llama of random weights: the built-in recipes, FP8 in blocks
+of 128x128, a calibrated KV cache, low-rank products beside quantized inputs. A written checkpoint is opened as a model again,
+and its divergence from the float model must be the one that the run reported for the graph it wrote beside it.
+"""
+import json
+import os
+import sys
+
+from harness import SOURCE, check, finish, pare, workplace
+
+sys.path.insert(0, os.path.join(SOURCE, 'scripts'))
+import synthetic_llama  # noqa: E402
+
+# Two blocks of 128 wide and three high, heads of 64.
+synthetic_llama.SHAPES['blocks'] = dict(hidden=256, intermediate=384, layers=2, heads=4, kv_heads=2, head=64, vocabulary=272,
+                                        tied=False, positions=256)
+RECIPE = """version: 1
+{extends}
+model: {{path: model}}
+datasets:
+  calibration: {{path: text.txt, kind: text, window: 32, samples: 6}}
+  test: {{path: text.txt, kind: text, window: 32, skip: 6, samples: 4}}
+{rest}
+"""
+REST = """surgery: [simplify]
+calibrate: {{data: calibration}}
+quantize:
+  scheme: {scheme}
+  method: {method}
+  ignore: [lm_head]
+  activations: {{calibrator: minmax}}
+  {more}
+evaluate: {{data: test, metrics: [kl], layer_samples: 1, arithmetic: fake}}
+export: {{model: {export}}}
+"""
+count = 0
+
+
+def recipe(folder, name, builtin='', export='compressed_tensors', scheme='FP8_BLOCK', method='gptq', more=''):
+    path = os.path.join(folder, name + '.yaml')
+    with open(path, 'w') as file:
+        rest = '' if builtin else REST.format(scheme=scheme, method=method, more=more, export=export)
+        file.write(RECIPE.format(extends=f'extends: builtin/{builtin}' if builtin else '', rest=rest))
+    return path
+
+
+def run(folder, name, *options, code=0, says='', **keys):
+    global count
+    count += 1
+    out = os.path.join(folder, name)
+    result = pare('run', recipe(folder, name, **keys), '--out', out, *options)
+    check(result.code == code and says in result.err, name, result.code, result.err)
+    report = os.path.join(out, 'report.json')
+    return out, json.load(open(report)) if os.path.exists(report) and code == 0 else {}
+
+
+def divergence(folder, checkpoint):
+    result = pare('eval', checkpoint, '--reference', os.path.join(folder, 'model'), '--data',
+                  os.path.join(folder, 'text.txt') + ':window=32,skip=6,samples=4', '--metric', 'kl', '--json')
+    check(result.code == 0, checkpoint, result.err)
+    return result.json()['metrics']['kl'] if result.code == 0 else float('nan')
+
+
+def same_as_reported(folder, name, out, report):
+    """The same codes and scales in the same products; only the order of some sums may differ."""
+    found, said = divergence(folder, os.path.join(out, 'checkpoint')), report['metrics']['kl']
+    check(abs(found - said) <= 1e-3 * said + 1e-9 and said > 0, name, f'the checkpoint gives {found}, the run said {said}')
+
+
+def config_of(out):
+    return json.load(open(os.path.join(out, 'checkpoint', 'config.json')))['quantization_config']
+
+
+def tensors_of(checkpoint):
+    with open(os.path.join(checkpoint, 'model.safetensors'), 'rb') as file:
+        size = int.from_bytes(file.read(8), 'little')
+        return json.loads(file.read(size))
+
+
+with workplace() as folder:
+    synthetic_llama.make('blocks', os.path.join(folder, 'model'), shard_bytes=10_000_000)
+    with open(os.path.join(folder, 'text.txt'), 'w') as file:
+        file.write('The quick brown fox jumps over the lazy dog, and %d sheep look on. ' * 40 % tuple(range(40)))
+
+    # What vLLM reads of each: nothing is left to do by hand.
+    for name, form in (('llm-fp8', 'float-quantized'), ('llm-w8a8', 'int-quantized'), ('llm-int4-awq', 'pack-quantized'),
+                       ('llm-nvfp4', 'nvfp4-pack-quantized')):
+        # The gates are for models that have learned something.
+        out, report = run(folder, name, '--set', 'evaluate.gates=[{metric: kl, max: 10}]', builtin=name)
+        if report:
+            check(config_of(out)['format'] == form, name, config_of(out))
+            check(config_of(out)['ignore'] == ['lm_head'], name, config_of(out)['ignore'])
+            check(report['gates'][0]['metric'] == 'kl' and report['audit']['passed'], name, report['gates'])
+            same_as_reported(folder, name, out, report)
+
+    # Squares of 128x128, by a method that looks at data; weights alone and beside rounded inputs.
+    for name, keys in (('square', {}), ('square-learned', {'method': 'learned', 'more': 'inputs: quantized'}),
+                       ('square-weights', {'scheme': 'fp8_weights', 'more': 'weights: {granularity: block}'})):
+        out, report = run(folder, name, **keys)
+        if report:
+            weights = config_of(out)['config_groups']['group_0']['weights']
+            check(weights['strategy'] == 'block' and weights['block_structure'] == [128, 128], name, weights)
+            inputs = config_of(out)['config_groups']['group_0']['input_activations']
+            check((inputs is None) if keys.get('scheme') else inputs['group_size'] == 128 and inputs['dynamic'], name, inputs)
+            scale = tensors_of(os.path.join(out, 'checkpoint'))['model.layers.0.mlp.up_proj.weight_scale']
+            check(scale['shape'] == [3, 2], name, scale)
+            same_as_reported(folder, name, out, report)
+
+    # The cache: scales in both spellings, and what it costs is seen.
+    float_cache = run(folder, 'float-cache', scheme='W8A16')[1]
+    for export, key in (('compressed_tensors', 'self_attn.k_scale'), ('modelopt', 'self_attn.k_proj.k_scale')):
+        name = 'cache-' + export
+        out, report = run(folder, name, scheme='W8A16', export=export, more='kv_cache: fp8')
+        if report:
+            names = tensors_of(os.path.join(out, 'checkpoint'))
+            check(sum(one.endswith(key) for one in names) == 2, name, sorted(names))
+            check(f'model.layers.1.{key}' in names, name, sorted(names))
+            same_as_reported(folder, name, out, report)
+            check(report['metrics']['kl'] > float_cache['metrics']['kl'], name, 'rounding the cache costs nothing')
+            shown = pare('inspect', os.path.join(out, 'checkpoint'))
+            check('KV cache float8_e4m3fn' in shown.out, name, shown.out)
+    blocks, report = run(folder, 'cache-blocks', scheme='W8A16', more='kv_cache: fp8\n  blocks: {inputs: quantized}')
+    if report:
+        same_as_reported(folder, 'cache-blocks', blocks, report)
+    run(folder, 'cache-awq', scheme='int4', export='autoawq', more='kv_cache: fp8', code=4, says='KV cache')
+    direct = pare('quantize', os.path.join(folder, 'model'), '--format', 'W8A16', '--kv-cache', 'fp8', '--export',
+                  'compressed_tensors', '-o', os.path.join(folder, 'direct'))
+    check(direct.code == 2 and '--kv-cache' in direct.err, 'a cache without data', direct.code, direct.err)
+
+    # Products of low rank: fitted again for quantized inputs, in a graph; no tensor of a checkpoint holds them.
+    plain = run(folder, 'plain', scheme='nvfp4_w4a4', method='gptq', export='qdq_onnx')[1]
+    for name, more in (('low-rank', 'rank: 16'), ('low-rank-inputs', 'rank: 16\n  inputs: quantized')):
+        report = run(folder, name, scheme='nvfp4_w4a4', method='low_rank', export='qdq_onnx', more=more)[1]
+        if report and plain:
+            check(report['metrics']['kl'] < plain['metrics']['kl'], name, report['metrics'], plain['metrics'])
+    run(folder, 'low-rank-checkpoint', scheme='nvfp4_w4a4', method='low_rank', code=2, says='low_rank')
+
+    # Model Optimizer's search, and auto over blocks by their measured output.
+    for name, more in (('hessian', {'method': 'local_hessian'}), ('auto', {'method': 'auto', 'more': 'blocks: {inputs: quantized}'})):
+        out, report = run(folder, name, scheme='nvfp4', **more)
+        if report:
+            same_as_reported(folder, name, out, report)
+finish(count)
