@@ -85,8 +85,7 @@ class Quantize final : public Command {
         .option("--shard-size", "BYTES", shard_, "checkpoint formats: largest file (default 5 GiB)",
                 "export.shard_size")
         .option("--opset", "N", opset_, "ONNX opset of the result (default: the input's)", "export.opset")
-        .example("pare quantize llama --format W4A16 --export compressed_tensors -o llama-w4a16")
-        .example("pare quantize resnet.onnx --format int8 -o int8.onnx --data images.npy:scale=1/255");
+        .example("pare quantize llama --format W4A16 --export compressed_tensors -o llama-w4a16");
   }
 
   int run(Context& context) override {
