@@ -142,13 +142,14 @@ Args& Args::required() {
   return *this;
 }
 
-Args& Args::one_of(std::vector<std::string> choices, Choices how) {
+Args& Args::one_of(std::vector<std::string> choices, Choices how,
+                   std::string (*meant)(const std::string& word)) {
   Argument& argument = impl_->arguments.back();
   argument.choices = std::move(choices);
   argument.explained = how == Choices::kExplained;
   const std::vector<std::string> known = argument.choices;
   const std::string name = argument.long_name(), where = "pare " + impl_->command;
-  impl_->options.back()->check([known, name, where](const std::string& text) {
+  impl_->options.back()->check([known, name, where, meant](const std::string& text) {
     std::vector<const char*> words;
     for (const std::string& choice : known) {
       const std::size_t open = choice.find("(...)");
@@ -157,7 +158,8 @@ Args& Args::one_of(std::vector<std::string> choices, Choices how) {
         return std::string();
       words.push_back(choice.c_str());
     }
-    const std::string near = nearest_word(text, words.data(), words.size());
+    std::string near = meant != nullptr ? meant(text) : "";
+    if (near.empty()) near = nearest_word(text, words.data(), words.size());
     throw make_error(ErrorCode::kUsage, "{} cannot be '{}'", name, text)
         .at(where)
         .hint(near.empty() ? listed(known)

@@ -50,8 +50,10 @@ class Args {
   Args& flag(const char* names, bool& into, const char* help, const char* key = "");
   Args& required();  // the option declared last must be given
   // What the argument declared last may be: help lists it, parse() refuses anything else. "percentile(...)"
-  // stands for anything between the brackets.
-  Args& one_of(std::vector<std::string> choices, Choices how = Choices::kListed);
+  // stands for anything between the brackets. `meant` knows what else people call a choice: the choice, or
+  // "".
+  Args& one_of(std::vector<std::string> choices, Choices how = Choices::kListed,
+               std::string (*meant)(const std::string& word) = nullptr);
   Args& common();                   // later options belong to every command: left out of its help
   Args& example(const char* line);  // shown at the end of help
 

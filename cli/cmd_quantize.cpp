@@ -79,7 +79,7 @@ class Quantize final : public Command {
         .option("--exclude", "NAME", spec_.ignore, "leave a node in float: its name, or 're:PATTERN'",
                 "quantize.ignore")
         .option("--export", "FORM", export_, "", "export.model")
-        .one_of(recipe_choices("export.model"))
+        .one_of(recipe_choices("export.model"), Choices::kListed, export_meant)
         .flag("--quantize-head", head_, "checkpoint formats: lm_head too", "export.head")
         .flag("--parity", parity_, "compressed_tensors: rounds as its own tools do, in bfloat16")
         .option("--shard-size", "BYTES", shard_, "checkpoint formats: largest file (default 5 GiB)",

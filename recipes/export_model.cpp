@@ -58,22 +58,26 @@ constexpr OtherName kOtherNames[] = {{"vllm", "compressed_tensors"},
                                      {"tensorrt_llm", "modelopt"}};
 
 [[noreturn]] void refuse_unknown(const std::string& form) {
-  std::string known =
+  const std::string known =
       "qdq_onnx, trt_onnx, matmul_nbits, qoperator, trt_cache; of checkpoints " + checkpoint_forms();
-  std::string near;
-  std::vector<const char*> words = {"compressed_tensors", "autoawq", "gptq", "gptq_v2", "modelopt", "gguf"};
-  words.insert(words.end(), std::begin(kForms), std::end(kForms));
-  std::vector<const char*> others;
-  for (const OtherName& other : kOtherNames) others.push_back(other.word);
-  near = nearest_word(form, words.data(), words.size());
-  const std::string other = nearest_word(form, others.data(), others.size());
-  for (const OtherName& name : kOtherNames)
-    if (other == name.word && (near.empty() || form == other)) near = name.form;
+  const std::string near = export_meant(form);
   throw make_error(ErrorCode::kUsage, "there is no export '{}'", form)
       .hint(near.empty() ? "one of " + known : fmt::format("did you mean '{}'? One of {}", near, known));
 }
 
 }  // namespace
+
+std::string export_meant(const std::string& word) {
+  std::vector<const char*> words = {"compressed_tensors", "autoawq", "gptq", "gptq_v2", "modelopt", "gguf"};
+  words.insert(words.end(), std::begin(kForms), std::end(kForms));
+  std::string near = nearest_word(word, words.data(), words.size());
+  std::vector<const char*> others;
+  for (const OtherName& other : kOtherNames) others.push_back(other.word);
+  const std::string other = nearest_word(word, others.data(), others.size());
+  for (const OtherName& name : kOtherNames)
+    if (other == name.word && (near.empty() || word == other)) near = name.form;
+  return near;
+}
 
 void check_export(const std::string& form, const quant::Spec& spec) {
   if (is_checkpoint_form(form)) {  // the rest is known layer by layer

@@ -19,6 +19,8 @@ namespace pare {
 // Error kUnsupported or kUsage for a form that this build does not write, or that cannot hold the formats,
 // before any work.
 void check_export(const std::string& form, const quant::Spec& spec);
+// The form that somebody means who writes "vllm", "awq" or a form misspelt; "" when there is none.
+std::string export_meant(const std::string& word);
 
 struct Exported {
   WriteReport written;             // of models

@@ -209,6 +209,35 @@ TEST(Methods, AutoWeighsEightBitWeightsByLayerOutputsWhereTheyMakeTheError) {
   EXPECT_FALSE(names_candidate(quantize(vit(), "int8", "auto"), "layer-wise codes"));
 }
 
+TEST(Methods, ATensorWithoutStatisticsIsNamed) {
+  const Graph graph = fashion("resnet");
+  ThreadPool pool(2);
+  QuantizeChoices choices;
+  choices.spec.method = "rtn";
+  Dataset data(images(16, 8), model_inputs(graph));
+  CalibrateOptions options;
+  options.pool = &pool;
+  QuantizeInput input;
+  input.graph = &graph;
+  input.pool = &pool;
+  input.calibration = &data;
+  input.stats = calibrate(graph, values_to_watch(graph, choices.spec), data, options).statistics.tensors;
+  ASSERT_GT(input.stats.size(), 4u);
+  const std::string name = input.stats[3].name;
+  const TensorStats kept = std::move(input.stats[3]);
+  input.stats.erase(input.stats.begin() + 3);
+  try {
+    quantize_model(input, choices);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("'" + name + "'"), std::string::npos) << error.what();
+    EXPECT_NE(error.hint().find("calibrate"), std::string::npos) << error.hint();
+  }
+  input.stats.insert(input.stats.begin() + 3, kept);
+  EXPECT_NO_THROW(quantize_model(input, choices));
+}
+
 // A part of the layers at a time gives the codes of all at once, and takes what was said.
 TEST(Methods, SolvedInParts) {
   const Graph graph = fashion("resnet");
@@ -229,6 +258,7 @@ TEST(Methods, SolvedInParts) {
   }
   EXPECT_EQ(layers, placement.weights.size());
   const GramForecast all = LayerGrams::forecast(graph, placement, data);
+  release_freed_memory();  // what earlier tests left would be used again, and count as nothing
   const std::int64_t before = current_anonymous_bytes();
   const LayerGrams grams = LayerGrams::collect(graph, placement, data, pool, nullptr);
   const auto held = static_cast<double>(current_anonymous_bytes() - before);
