@@ -230,6 +230,16 @@ void Args::parse(const std::vector<std::string>& arguments) {
     std::string name = error.what();
     name = name.substr(0, name.find(" is required"));
     throw make_error(ErrorCode::kUsage, "{} is missing", name).at("pare " + impl_->command).hint(usage());
+  } catch (const CLI::ConversionError& error) {
+    // "Could not convert: --older-than = x": only numbers are converted.
+    const std::string text = error.what();
+    const std::size_t name = text.find(": "), value = text.find(" = ");
+    if (name == std::string::npos || value == std::string::npos || value < name)
+      throw make_error(ErrorCode::kUsage, "{}", text).at("pare " + impl_->command);
+    throw make_error(ErrorCode::kUsage, "{} cannot be '{}'", text.substr(name + 2, value - name - 2),
+                     text.substr(value + 3))
+        .at("pare " + impl_->command)
+        .hint(fmt::format("it takes a number within range; `pare {} --help` says which", impl_->command));
   } catch (const CLI::ParseError& error) {
     throw make_error(ErrorCode::kUsage, "{}", error.what())
         .at("pare " + impl_->command)

@@ -100,6 +100,8 @@ def usage(folder):
            'embedding_cosine compares with a reference')
     engines(folder)
     out = os.path.join(folder, 'none.onnx')
+    expect('an option that is no number', ['cache', 'clean', '--older-than', 'x'], 2, '--older-than', "cannot be 'x'", 'a number')
+    expect('a number out of range', ['quantize', RESNET, '--format', 'int8', '--samples', '1e99', '-o', out], 2, '--samples', "'1e99'", 'a number')
     expect('group that does not divide', ['quantize', os.path.join(FASHION, 'vit.onnx'), '--format', 'int4', '--group-size', '100', '-o', out], 2,
            "layer 'node_MatMul", 'a group of 100 does not divide its 192 inputs', '96 is the largest that does', gone=[out])
     expect('group of a format with blocks', ['quantize', RESNET, '--format', 'nvfp4', '--group-size', '32', '-o', out], 2, 'have 16 values, not 32',
