@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <chrono>
+#include <future>
 
 #include "cli/commands.h"
 #include "cli/engine_report.h"
@@ -68,13 +70,19 @@ class Build final : public Command {
       throw make_error(ErrorCode::kUsage, "no place for the engine").hint("add -o ENGINE, or --plan-only");
     for (const std::string& text : profiles_) profile_.push_back(parse_profile(text));
     const EngineFile old = refit_.empty() ? EngineFile() : read_engine(refit_);
+    // Opening a device and its libraries takes as long as reading a model: both at once.
+    std::future<Graph> reading = std::async(std::launch::async, [this] {
+      Graph model = load_model(path_);
+      clean_graph(model);
+      return model;
+    });
     const bool cpu = refit_.empty() ? for_cpu(context) : old.is_cpu();
     if (cpu && profile_.empty()) profile_ = old.profile;
     PlanOptions options = plan_options(cpu);
     InputShapes shapes;
     for (const std::string& text : shapes_) shapes.push_back(parse_input_shape(text));
-    Graph graph = load_model(path_);
-    clean_graph(graph);
+    stage("device");
+    Graph graph = reading.get();
     Graph open = open_sizes(graph, batch_, shapes, profile_);
     clean_graph(open);  // shapes that are numbers now: what is computed from them folds
     if (cpu) return build_for_cpu(context, open, old);
@@ -374,6 +382,7 @@ class Build final : public Command {
     how.log = [&](const std::string& text) { context.message(text); };
     const DeviceFacts facts = backend.facts();
     check_fits(engine.plan, batch_, facts.free_bytes);  // before anything is timed
+    stage("model and plan");
     TuneReport report = tune(context, backend, graph, options, engine.plan, how);
     take_faster(context, backend, graph, options, engine.plan, how, report);
     check_fits(engine.plan, batch_, facts.free_bytes);  // with the workspace of what was chosen
@@ -387,11 +396,13 @@ class Build final : public Command {
       plan_memory(plan);
       engine.more.push_back(std::move(plan));
     }
+    stage("tactics");
     engine.provenance = provenance(facts.name, facts.architecture);
     for (const auto& [library, text] : facts.versions) engine.provenance.versions.emplace_back(library, text);
     write_engine(output_, engine);
     if (!cache_.empty()) cache.write(cache_);
     EngineFile written = read_engine(output_);  // what is written is read back
+    stage("engine file");
     Json& json = context.document();
     json["engine"] = output_;
     json["sha256"] = written.sha256;
@@ -400,6 +411,8 @@ class Build final : public Command {
     ready_options.backend = &backend;
     Engine ready(std::move(written), ready_options);
     ready.run(inputs);
+    stage("first run");
+    context.message("seconds:" + stages_);
     json["device"] = device_text(facts);
     json["tactics"] = {{"timed", report.timed},
                        {"from_cache", report.from_cache},
@@ -418,6 +431,14 @@ class Build final : public Command {
     report_precision(context, engine);
     context.print(fmt::format("wrote {} for {}", output_, facts.name));
     return 0;
+  }
+
+  // Seconds since the stage before, for the messages of a build.
+  void stage(const char* what) {
+    const auto now = std::chrono::steady_clock::now();
+    stages_ += fmt::format("{} {} {:.2f}", stages_.empty() ? "" : ",", what,
+                           std::chrono::duration<double>(now - last_).count());
+    last_ = now;
   }
 
   bool as_asked() const { return precision_ == "int8" || precision_ == "fp8"; }
@@ -455,7 +476,8 @@ class Build final : public Command {
     plan = std::move(best);
   }
 
-  std::string path_, output_, precision_, cache_, refit_, portable_;
+  std::string path_, output_, precision_, cache_, refit_, portable_, stages_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::vector<std::string> shapes_, only_, profiles_;
   ShapeProfile profile_;
   std::int64_t batch_ = 1;
