@@ -443,6 +443,35 @@ class Build final : public Command {
 
   bool as_asked() const { return precision_ == "int8" || precision_ == "fp8"; }
 
+  // Microseconds of each plan as a graph, from the timing cache if it was measured before: the same choice
+  // again.
+  static std::vector<double> whole_graphs(Context& context, EngineBackend& backend,
+                                          const std::vector<const EnginePlan*>& plans,
+                                          const TuneOptions& how) {
+    const DeviceFacts facts = backend.facts();
+    std::string text = facts.name;
+    for (const auto& [library, version] : facts.versions) text += " " + library + " " + version;
+    for (const EnginePlan* plan : plans) text += "\n" + to_text(*plan);
+    const std::string key = "graphs " + hex(sha256(text));
+    const std::vector<TimingCache::Entry>* known = how.cache->find(key);
+    std::vector<TimingCache::Entry> entries;
+    if (known != nullptr && known->size() == plans.size()) {
+      entries = *known;
+    } else {
+      for (const double ms :
+           measured_milliseconds(backend, plans, random_engine_inputs(*plans[0], context.seed()))) {
+        TimingCache::Entry entry;
+        entry.tactic = std::to_string(entries.size());
+        entry.microseconds = ms * 1000;
+        entries.push_back(std::move(entry));
+      }
+      how.cache->put(key, entries);
+    }
+    std::vector<double> us;
+    for (const TimingCache::Entry& entry : entries) us.push_back(entry.microseconds);
+    return us;
+  }
+
   // Of the plan as the model asks for it, all layers float, and only those float that are no slower so: the
   // fastest.
   void take_faster(Context& context, EngineBackend& backend, const Graph& graph, const PlanOptions& options,
@@ -463,11 +492,10 @@ class Build final : public Command {
     std::set<std::string> nodes;
     for (const auto& entry : faster) nodes.insert(entry.first);
     EnginePlan mixed = nodes == low ? all : without(nodes);
-    const double asked = planned_microseconds(plan), as_float = planned_microseconds(all),
-                 as_mixed = planned_microseconds(mixed);
-    context.message(
-        fmt::format("as asked for {:.1f} us; {} of {} layers float {:.1f} us; all float {:.1f} us", asked,
-                    nodes.size(), low.size(), as_mixed, as_float));
+    const std::vector<double> us = whole_graphs(context, backend, {&plan, &all, &mixed}, how);
+    const double asked = us[0], as_float = us[1], as_mixed = us[2];
+    context.print(fmt::format("as asked for {:.1f} us; {} of {} layers float {:.1f} us; all float {:.1f} us",
+                              asked, nodes.size(), low.size(), as_mixed, as_float));
     if (asked <= std::min(as_mixed, as_float)) return;
     if (as_float < as_mixed)
       for (const std::string& node : low) faster[node] = {asked, as_float};

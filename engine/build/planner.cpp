@@ -242,6 +242,7 @@ EnginePlan make_plan(const Graph& graph, const PlanOptions& options) {
   const Lowered lowered = lower_for_cpu(graph, lower);
   Graph copy = *lowered.graph;
   planning::merge_products(copy);
+  planning::quantize_before_pools(copy);
   planning::Planner planner(std::move(copy), options);
   EnginePlan plan = planner.run();
   hash_weights(plan);

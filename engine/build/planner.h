@@ -36,6 +36,7 @@ struct AttentionMatch {
 };
 
 void merge_products(Graph& graph);  // planner_merge.cpp
+void quantize_before_pools(Graph& graph);
 
 class Planner {
  public:

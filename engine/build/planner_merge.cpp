@@ -1,9 +1,11 @@
-// Products of one input, packed into one (q, k, v).
+// Changes of the lowered graph in front of planning: products of one input are packed into one (q, k, v),
+// quantizers behind pools move in front of them.
 #include <algorithm>
 #include <cstring>
 
 #include "engine/base/error.h"
 #include "engine/build/planner.h"
+#include "engine/build/program.h"
 #include "engine/numeric/convert.h"
 #include "engine/ops/integer/qlinear.h"
 
@@ -159,6 +161,50 @@ void merge_products(Graph& graph) {
       pack_codes(graph, group);
     else
       pack(graph, group);
+  }
+}
+
+// The largest of codes is the code of the largest: a quantizer that alone reads a pool's result moves in
+// front of it, into the layer that makes the pool's input, and the pool reads and writes codes.
+void quantize_before_pools(Graph& graph) {
+  for (const NodeId id : graph.nodes()) {
+    if (!graph.alive(id)) continue;
+    const Node pool = graph.node(id);
+    if (!pool.is("pare", "MaxPool") || graph.is_output(pool.out[0]) || pool.out.size() != 1) continue;
+    const std::vector<Use> users = graph.users(pool.out[0]);
+    std::vector<ProgramStep> steps;
+    for (const Use& use : users) {
+      ProgramStep step;
+      std::string why;
+      const Node& node = graph.node(use.node);
+      if (use.slot == 0 && node.is("QuantizeLinear") && !graph.is_output(node.out[0]) &&
+          step_of_node(graph, node, step, why))
+        steps.push_back(step);
+    }
+    if (steps.empty() || steps.size() != users.size() ||
+        std::any_of(steps.begin(), steps.end(), [&](const ProgramStep& s) {
+          return s.x != steps[0].x || s.y != steps[0].y || s.z != steps[0].z || !(s.x > 0);
+        }))
+      continue;
+    Node quantizer = graph.node(users[0].node);
+    const Value& from = graph.value(pool.in[0]);
+    Value codes = graph.value(quantizer.out[0]);
+    codes.name = from.name + "_codes";
+    codes.shape = from.shape;
+    codes.layout = from.layout;
+    codes.producer = NodeId::kNone;
+    const DType type = codes.dtype;
+    const ValueId before = graph.add_value(std::move(codes));
+    quantizer.name += "_before_pool";
+    quantizer.in[0] = pool.in[0];
+    quantizer.out = {before};
+    graph.insert_before(id, std::move(quantizer));
+    graph.set_input(id, 0, before);
+    graph.value(pool.out[0]).dtype = type;
+    for (const Use& use : users) {
+      graph.replace_uses(graph.node(use.node).out[0], pool.out[0]);
+      graph.remove_node(use.node);
+    }
   }
 }
 

@@ -29,11 +29,24 @@ double sum_of(const LayerSet& layers) {
 
 }  // namespace
 
+static bool is_linear(const Node& node) { return node.is("Conv") || node.is("Gemm") || node.is("MatMul"); }
+
 int drop_quantization(Graph& graph, const std::set<std::string>& nodes) {
   int changed = 0;
+  // A sum that a float layer computes on its way out.
+  const auto is_residual = [&](const Node& node) {
+    if (!node.is("Add")) return false;
+    for (const ValueId in : node.in) {
+      const NodeId from = graph.producer(in);
+      if (from != NodeId::kNone && is_linear(graph.node(from)) && nodes.count(graph.node(from).name) != 0 &&
+          graph.only_user(in) != NodeId::kNone)
+        return true;
+    }
+    return false;
+  };
   for (const NodeId id : graph.nodes()) {
     const Node& node = graph.node(id);
-    if (nodes.count(node.name) == 0 || (!node.is("Conv") && !node.is("Gemm") && !node.is("MatMul"))) continue;
+    if (!is_residual(node) && (nodes.count(node.name) == 0 || !is_linear(node))) continue;
     for (int slot = 0; slot < 2; ++slot) {
       const NodeId dq = graph.producer(graph.node(id).in[static_cast<std::size_t>(slot)]);
       if (dq == NodeId::kNone || !graph.node(dq).is("DequantizeLinear")) continue;
@@ -117,6 +130,25 @@ std::set<std::string> left_float(const EnginePlan& plan) {
   for (const Realized& row : plan.realized)
     if (row.why.rfind(kFaster, 0) == 0) nodes.insert(row.node);
   return nodes;
+}
+
+std::vector<double> measured_milliseconds(EngineBackend& backend, const std::vector<const EnginePlan*>& plans,
+                                          const std::vector<Tensor>& inputs) {
+  constexpr int kRounds = 3, kLaunches = 40;
+  std::vector<std::vector<double>> times(plans.size());
+  for (int round = 0; round < kRounds; ++round)
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      const auto runner = backend.load(*plans[i]);  // one at a time: memory
+      runner->run(inputs);
+      const std::vector<double> ms = runner->bench(kLaunches, kLaunches / 4).milliseconds;
+      times[i].insert(times[i].end(), ms.begin(), ms.end());
+    }
+  std::vector<double> medians;
+  for (std::vector<double>& list : times) {
+    std::sort(list.begin(), list.end());
+    medians.push_back(list[list.size() / 2]);
+  }
+  return medians;
 }
 
 double planned_microseconds(const EnginePlan& plan) {

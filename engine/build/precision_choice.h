@@ -1,5 +1,6 @@
 // Low precision is kept where it is faster: a network that asks for int8 or fp8 layers is tuned as it asks,
-// and once more with these layers as float; layers that lost are left float.
+// and once more with these layers as float; layers that lost are left float. Which of the three plans (as
+// asked, all float, mixed) is taken is measured on their whole graphs.
 //
 // Q/DQ around a layer say what may be rounded, so leaving an activation unrounded is never less accurate;
 // weights stay the dequantized ones.
@@ -8,13 +9,16 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "engine/build/backend.h"
 #include "engine/build/engine_plan.h"
 #include "engine/ir/graph.h"
 
 namespace pare {
 
-// Nodes (Conv, Gemm, MatMul) whose Q/DQ are taken from their activations. Returns how many inputs changed.
+// Nodes (Conv, Gemm, MatMul) whose Q/DQ are taken from their activations, and sums that read the result of
+// one of them alone, whose other side loses its Q/DQ too. Returns how many inputs changed.
 int drop_quantization(Graph& graph, const std::set<std::string>& nodes);
 
 // The nodes of a plan that run in a low precision as they were asked to.
@@ -32,6 +36,11 @@ void explain_float(EnginePlan& plan, const EnginePlan& low, const std::map<std::
 
 // The nodes that explain_float has explained: for building the same plan again.
 std::set<std::string> left_float(const EnginePlan& plan);
+
+// Median time of a launch of each plan's captured graph, on the device, after plan_memory: in three rounds of
+// all. Sums of layers leave out what lies between kernels and what one leaves in the caches for the next.
+std::vector<double> measured_milliseconds(EngineBackend& backend, const std::vector<const EnginePlan*>& plans,
+                                          const std::vector<Tensor>& inputs);
 
 // Layers' times, and 0.35 us between kernels of a captured graph (seen on an H200).
 double planned_microseconds(const EnginePlan& plan);

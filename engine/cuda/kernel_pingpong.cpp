@@ -26,6 +26,7 @@ extern "C" __global__ void $SHAPE$ __launch_bounds__(384, 1) kernel(const __grid
   constexpr int TILES_M = $TILES_M$, TILES_N = $TILES_N$, TILES = TILES_M * TILES_N, STEPS = $STEPS$, KS = KB / ES;
 #define FIRST_ROW 0
 #define STAT_ROW(name) name[group][r]
+#define ROW_AT(r) (m0 + (r))
 $SHARED$
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, group = tid >> 7;
   const u32 base = (shared_(raw_memory) + 1023) & ~1023u;

@@ -49,6 +49,9 @@ const std::string& prelude();
 std::vector<KernelSource> pointwise_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                             std::string& why_not);
 std::vector<KernelSource> rows_kernels(const EnginePlan& plan, const PlanLayer& layer, std::string& why_not);
+// MaxPool by words of 16 bit pairs.
+std::vector<KernelSource> max_pool_kernels(const EnginePlan& plan, const PlanLayer& layer,
+                                           std::string& why_not);
 std::vector<KernelSource> pool_kernels(const EnginePlan& plan, const PlanLayer& layer, std::string& why_not);
 // One thread an output: any convolution or product, slowly. The last resort.
 std::vector<KernelSource> plain_linear_kernels(const EnginePlan& plan, const PlanLayer& layer,
@@ -64,6 +67,9 @@ std::vector<KernelSource> wgmma_kernels(const EnginePlan& plan, const PlanLayer&
 // matrix unit.
 std::vector<KernelSource> pingpong_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                            std::string& why_not);
+// Convolutions of stride 1 on wgmma whose windows overlap in shared memory: small pixels, 3x3 layers.
+std::vector<KernelSource> window_kernels(const EnginePlan& plan, const PlanLayer& layer,
+                                         std::string& why_not);
 std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                             std::string& why_not);
 // All of them for this layer; why_not quotes each group that gives none.

@@ -30,6 +30,7 @@ $SHARED$
   constexpr int TILES_M = $TILES_M$, TILES_N = $TILES_N$, SPLITS = $SPLITS$, STEPS = $STEPS$, KS = KB / ES;
 #define FIRST_ROW group * MI * 64
 #define STAT_ROW(name) name[r]
+#define ROW_AT(r) (m0 + (r))
 $FINISH$
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
   constexpr int GROUP = 8;
@@ -94,6 +95,7 @@ $FINISH$
     const int group = warp >> 2;
 $STATS$
 $COLUMNS$
+$RESIDUAL$
     $ACC$ sum[MI][$NR$];
 #pragma unroll
     for (int i = 0; i < MI; ++i)
@@ -206,6 +208,9 @@ const char* kAddNear = R"CUDA(
         }
 )CUDA";
 
+// With at most so many steps a tile is its beginning and end, not its sums.
+constexpr std::int64_t kFewSteps = 8;
+
 struct Tile {
   int mi, groups, n, cluster;
   int m() const { return 64 * mi * groups; }
@@ -240,6 +245,9 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
   source.grid[0] = tiles_m * tiles_n;
   source.grid[1] = c.splits > 1 ? c.splits : u.s.batch;
   const bool direct = c.splits == 1 && t.n % 32 == 0 && has_fragment_code(plan, layer);
+  // With few steps the residual takes longest: asked for before everything else.
+  const bool loaded =
+      direct && u.steps <= kFewSteps && fragment_residual_registers(plan, layer, t.mi, t.n) > 0;
   const int sums = direct ? 0 : t.m() * (t.n + 8) * 4;
   source.shared_bytes = std::max(c.stages * (t.m() + t.n) * u.bytes, sums) + 1024;
   source.maps = {wgmma_x_map(layer, u, t.m()), wgmma_w_map(u, t.n / t.cluster)};
@@ -257,6 +265,7 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
                               : ""},
       {"SHARED", direct ? columns_shared(layer, 1) : ""},
       {"COLUMNS", direct ? columns_code(layer, "0", "tid", 128 * t.groups) : ""},
+      {"RESIDUAL", loaded ? fragment_residual_code(plan, layer) : ""},
       {"NEAR", c.near ? "true" : "false"},
       {"THREADS", n(source.block)},
       {"BLOCKS", n(c.blocks)},
@@ -286,13 +295,22 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
                     : "false"}};
   words.emplace_back("SPLIT", c.near ? kNear : c.splits > 1 ? kSplit : "");
   words.emplace_back("ADD_PARTS", c.near ? kAddNear : c.splits > 1 ? add_parts_code() : "");
-  words.emplace_back("END", direct ? "    SYNC_();\n" + fragment_code(plan, layer, "0") : fill(kEnd, words));
+  words.emplace_back("END",
+                     direct ? "    SYNC_();\n" + fragment_code(plan, layer, "0", loaded) : fill(kEnd, words));
   source.code = activation_code(layer.epilogue.act) + wgmma_helpers(u, t.n, t.cluster) + fill(kText, words);
   return source;
 }
 
+// Blocks of a multiprocessor, by registers (sums, the residual and what else a thread holds) and memory.
+int blocks_that_fit(const Tile& t, int residual, int shared_bytes) {
+  const int threads = 128 * t.groups + 32, registers = (t.mi * t.n / 2 + residual + 64 + 7) / 8 * 8;
+  return std::clamp(std::min(65536 / (threads * registers), 225 * 1024 / shared_bytes), 1, 6);
+}
+
 // Cycles, roughly: the matrix unit (2048 products of 16 bit a cycle), 40 bytes a cycle from L2, latency.
-std::vector<Choice> choices(const WgmmaSetup& u, int columns_of) {
+std::vector<Choice> choices(const EnginePlan& plan, const PlanLayer& layer, const WgmmaSetup& u) {
+  const int columns_of = leaves_sums(layer) ? 32 : 1;
+  const bool few = u.steps <= kFewSteps && has_fragment_code(plan, layer);
   std::vector<Choice> list;
   const double steps = static_cast<double>(u.steps);
   for (const Tile& t : kTiles) {
@@ -311,6 +329,11 @@ std::vector<Choice> choices(const WgmmaSetup& u, int columns_of) {
       if (splits > 1 &&
           (u.s.batch > 1 || t.cluster > 1 || steps < 4 * splits || tiles * splits > 300 || tiles > 132))
         continue;
+      if (few && splits == 1 && t.cluster == 1 && t.n % 32 == 0) {
+        c.stages = std::min(c.stages, static_cast<int>(u.steps));
+        c.blocks = blocks_that_fit(t, fragment_residual_registers(plan, layer, t.mi, t.n),
+                                   c.stages * stage + columns_bytes(layer, 1, t.n) + 2048);
+      }
       const double all = tiles * splits,
                    together = std::min(static_cast<double>(c.blocks), std::ceil(all / 132));
       const double compute = t.m() * t.n * 64.0 / 2048 * together;
@@ -329,7 +352,8 @@ std::vector<Choice> choices(const WgmmaSetup& u, int columns_of) {
   }
   std::stable_sort(list.begin(), list.end(),
                    [](const Choice& a, const Choice& b) { return a.cost < b.cost; });
-  if (list.size() > 7) list.resize(7);
+  const std::size_t most = few ? 9 : 7;
+  if (list.size() > most) list.resize(most);
   return list;
 }
 
@@ -341,8 +365,7 @@ std::vector<KernelSource> wgmma_kernels(const EnginePlan& plan, const PlanLayer&
   why_not = wgmma_setup(plan, layer, u);
   if (!why_not.empty()) return {};
   std::vector<KernelSource> sources;
-  for (const Choice& c : choices(u, leaves_sums(layer) ? 32 : 1))
-    sources.push_back(wgmma_kernel(plan, layer, u, c));
+  for (const Choice& c : choices(plan, layer, u)) sources.push_back(wgmma_kernel(plan, layer, u, c));
   return sources;
 }
 

@@ -1,5 +1,8 @@
 #include "engine/cuda/linear_code.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "engine/base/error.h"
 #include "engine/build/program.h"
 
@@ -101,6 +104,13 @@ const char* add_parts_code() {
 )CUDA";
 }
 
+std::string clipped_code(const char* value, double lo, double hi, double zero) {
+  std::string t = fmt::format("      {0} = in_codes_({0}, {1}, {2});\n", value, number(lo), number(hi));
+  // Rounded before the zero point comes: ties go to even without it.
+  if (zero != 0) t += fmt::format("      {0} = round_code_({0}) + {1};\n", value, number(zero));
+  return t;
+}
+
 // The arithmetic on one sum `f`, whose column values are scale[e], bias[e] and so on; `out` is what is
 // stored.
 static std::string value_code(const EnginePlan& plan, const PlanLayer& layer) {
@@ -120,27 +130,40 @@ static std::string value_code(const EnginePlan& plan, const PlanLayer& layer) {
     t += e.r_scale == 1
              ? "      f += residual[e];\n"
              : fmt::format("      f += {} * residual[e];\n", number(static_cast<double>(e.r_scale)));
-  t += "      f = activation_(f);\n";
   const DType out = type_of(plan, layer.out[0]);
-  if (has(kYScales) && bits(out) != 8)
+  const bool integers = out == DType::kI8 || out == DType::kU8, by_column = has(kYScales);
+  // Limits of the activation and of the codes are one clip where both are numbers (or 0) in units of a code.
+  const bool merged = integers && e.act.kind == Activation::Kind::kClip &&
+                      (!by_column || ((e.act.lo == 0 || std::isinf(e.act.lo)) && std::isinf(e.act.hi)));
+  if (!merged) t += "      f = activation_(f);\n";
+  if (by_column && bits(out) != 8)
     t += "      if (steps[e] != 0.f) f = clip_(rintf(f * steps[e]), -128.f, 127.f);\n";
-  else if (has(kYScales))
+  else if (by_column)
     t += "      f *= steps[e];\n";
   else if (bits(out) == 8)
     t += fmt::format("      f *= {};\n", number(1 / static_cast<double>(e.y_scale)));
-  if (out == DType::kI8 || out == DType::kU8)
-    t += fmt::format("      f = clip_(rintf(f) + {}, {}, {});\n", number(static_cast<double>(e.y_zero)),
-                     number(code_low(out)), number(code_high(out)));
+  if (integers) {
+    const float step = by_column ? 1.0f : static_cast<float>(1 / static_cast<double>(e.y_scale));
+    const auto limit = [&](float v) { return static_cast<double>(std::isinf(v) || v == 0 ? v : v * step); };
+    const double zero = static_cast<double>(e.y_zero);
+    double lo = code_low(out) - zero, hi = code_high(out) - zero;
+    if (merged) lo = std::clamp(limit(e.act.lo), lo, hi), hi = std::clamp(limit(e.act.hi), lo, hi);
+    t += clipped_code("f", lo, hi, zero);
+  }
   return t;
 }
 
 // The code of v[e] in the copy.
 static std::string copy_code(const EnginePlan& plan, const PlanLayer& layer) {
   const DType type = type_of(plan, layer.out[1]);
-  const std::string scaled = fmt::format("v[e] * {}", number(1 / layer.copy_scale));
+  const std::string scaled = fmt::format("      v[e] *= {};\n", number(1 / layer.copy_scale));
   if (type == DType::kE4M3FN) return scaled;
-  return fmt::format("clip_(rintf({}) + {}, {}, {})", scaled, number(layer.copy_zero), number(code_low(type)),
-                     number(code_high(type)));
+  return scaled + clipped_code("v[e]", code_low(type) - layer.copy_zero, code_high(type) - layer.copy_zero,
+                               layer.copy_zero);
+}
+
+std::string store_word(DType type, int w) {
+  return fmt::format("{}<{}>", type == DType::kI8 || type == DType::kU8 ? "store_codes_" : "store_", w);
 }
 
 // Names of the values that belong to columns, by slot.
@@ -188,12 +211,12 @@ std::string finish_code(const EnginePlan& plan, const PlanLayer& layer, int w) {
   if (has(3)) vector(3, "at", "residual");
   t += fmt::format("#pragma unroll\n    for (int e = 0; e < {}; ++e) {{\n      float f = v[e];\n", w);
   t += value_code(plan, layer);
-  t += fmt::format("      v[e] = f;\n    }}\n    store_<{}>(out0 + at, v);\n", w);
+  t += fmt::format("      v[e] = f;\n    }}\n    {}(out0 + at, v);\n",
+                   store_word(type_of(plan, layer.out[0]), w));
   if (leaves_sums(layer)) t += fill(kPieceSums, {{"PIECES", std::to_string(layer.out[0].dims.back() / 32)}});
   if (copies_codes(layer))
-    t += fmt::format(
-        "#pragma unroll\n    for (int e = 0; e < {0}; ++e) v[e] = {1};\n    store_<{0}>(out1 + at, v);\n", w,
-        copy_code(plan, layer));
+    t += fmt::format("#pragma unroll\n    for (int e = 0; e < {}; ++e) {{\n{}    }}\n    {}(out1 + at, v);\n",
+                     w, copy_code(plan, layer), store_word(type_of(plan, layer.out[1]), w));
   t += "  };\n";
   t += fmt::format("#define finish_(v, column, at, row, r) finish_values_(v, column, at, row, {}, {})\n",
                    has(kNormStats) ? "stat_[r]" : "float2{0.f, 1.f}",
@@ -228,7 +251,7 @@ std::string columns_code(const PlanLayer& layer, const char* group, const char* 
 }
 
 // Four lanes hold four pairs each of the same 32 columns, p[0] .. p[3]: exchanged so that each has eight
-// neighbours, or back again.
+// neighbours, or back again. Pairs of codes are 16 bits: two words, the first two pairs in the first.
 static const char* kExchange = R"CUDA(
           {
             const u32 a = __shfl_xor_sync(0xffffffffu, lane & 1 ? p[0] : p[1], 1), b = __shfl_xor_sync(0xffffffffu, lane & 1 ? p[2] : p[3], 1);
@@ -237,8 +260,37 @@ static const char* kExchange = R"CUDA(
             if (lane & 2) p[0] = c, p[1] = d; else p[2] = c, p[3] = d;
           }
 )CUDA";
+static const char* kExchangeCodes = R"CUDA(
+          {
+            const u32 far = __shfl_xor_sync(0xffffffffu, lane & 2 ? p[0] : p[1], 2);
+            const u32 first = lane & 2 ? far : p[0], second = lane & 2 ? p[1] : far;
+            const u32 near_ = __byte_perm(first, second, lane & 1 ? 0x7632 : 0x5410);
+            const u32 other_ = __shfl_xor_sync(0xffffffffu, __byte_perm(first, second, lane & 1 ? 0x5410 : 0x7632), 1);
+            const u32 low = lane & 1 ? other_ : near_, high = lane & 1 ? near_ : other_;
+            p[0] = __byte_perm(low, high, 0x5410);
+            p[1] = __byte_perm(low, high, 0x7632);
+          }
+)CUDA";
 
-std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer, const char* group) {
+// Where a row of the residual and of the output begins.
+static std::vector<std::pair<std::string, std::string>> places(const LinearSizes& s) {
+  return {{"LDD", std::to_string(s.ldd)},
+          {"FIRST", s.batch > 1 ? fmt::format("batch * (i64){}", s.step_d) : "0"}};
+}
+
+// Eight neighbours of each of the thread's rows.
+static std::string residual_rows(bool codes, const char* name, bool declare) {
+  const char* word = codes ? "uint2" : "uint4";
+  return fmt::format(R"CUDA({2}#pragma unroll
+      for (int i = 0; i < MI * 2; ++i) {{
+        const i64 row = ROW_AT(FIRST_ROW + (i >> 1) * 64 + (warp & 3) * 16 + (i & 1) * 8 + (lane >> 2));
+        {1}[i] = *reinterpret_cast<const {0}*>(in3 + $FIRST$ + (row < M ? row : 0) * $LDD$ + (own < N ? own : 0));
+      }}
+)CUDA",
+                     word, name, declare ? fmt::format("      {} {}[MI * 2];\n", word, name) : "");
+}
+
+std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer, const char* group, bool loaded) {
   const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
   const DType out = type_of(plan, layer.out[0]);
   // No branches but around loads and stores, so that the rows of a thread overlap; what rows beyond M compute
@@ -254,44 +306,49 @@ std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer, const 
         "      float {0}[8];\n#pragma unroll\n      for (int j = 0; j < 4; ++j) load_<2>({0} + 2 * j, "
         "&columns_[{1}][{2}][g * 32 + j * 8 + (lane & 3) * 2]);\n",
         entry.second, group, k++);
-  const bool pieces = has(3) && bits(type_of(plan, layer.in[3])) <= 16;
-  if (pieces)
-    t += fmt::format(R"CUDA(
-      {0} near[MI * 2];
-#pragma unroll
-      for (int i = 0; i < MI * 2; ++i) {{
-        const i64 row = m0 + FIRST_ROW + (i >> 1) * 64 + (warp & 3) * 16 + (i & 1) * 8 + (lane >> 2);
-        near[i] = *reinterpret_cast<const {0}*>(in3 + $FIRST$ + (row < M ? row : 0) * $LDD$ + (own < N ? own : 0));
-      }}
-)CUDA",
-                     bits(type_of(plan, layer.in[3])) == 16 ? "uint4" : "uint2");
-  t += R"CUDA(
+  const bool pieces = has(3) && bits(type_of(plan, layer.in[3])) <= 16,
+             codes = pieces && bits(type_of(plan, layer.in[3])) == 8;
+  if (pieces && !loaded) t += residual_rows(codes, "near", true);
+  const LinearSizes s = linear_sizes(layer);
+  const DType x = type_of(plan, layer.in[0]);
+  // Sums of few products of codes are integers below 2^22.
+  const bool small =
+      (x == DType::kI8 || x == DType::kU8) && s.k * (x == DType::kI8 ? 128 : 255) * 128 < 1 << 22;
+  t += fmt::format(R"CUDA(
 #pragma unroll
       for (int i = 0; i < MI; ++i)
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
+        for (int h = 0; h < 2; ++h) {{
           const int r = FIRST_ROW + i * 64 + (warp & 3) * 16 + h * 8 + (lane >> 2);
-          const i64 row = m0 + r;
+          const i64 row = ROW_AT(r);
           float v[8];
 #pragma unroll
-          for (int e = 0; e < 8; ++e) v[e] = (float)sum[i][(g * 4 + (e >> 1)) * 4 + h * 2 + (e & 1)];
-)CUDA";
+          for (int e = 0; e < 8; ++e) v[e] = {}(sum[i][(g * 4 + (e >> 1)) * 4 + h * 2 + (e & 1)]);
+)CUDA",
+                   small ? "small_" : "(float)");
   if (has(kNormStats)) t += "          const float2 norm = STAT_ROW(stat_);\n";
   if (has(kResidualStats)) t += "          const float2 other = STAT_ROW(residual_stat_);\n";
   if (pieces) {
+    const std::string from = loaded ? "near[g][i * 2 + h]" : "near[i * 2 + h]";
     t += "          float residual[8];\n          {\n";
-    t += bits(type_of(plan, layer.in[3])) == 16
-             ? "          u32 p[4] = {near[i * 2 + h].x, near[i * 2 + h].y, near[i * 2 + h].z, near[i * 2 + "
-               "h].w};\n"
-             : "          u32 p[4] = {near[i * 2 + h].x & 0xffffu, near[i * 2 + h].x >> 16, near[i * 2 + "
-               "h].y & 0xffffu, near[i * 2 + h].y >> 16};\n";
-    t += kExchange;
-    t += fmt::format(
-        "#pragma unroll\n          for (int j = 0; j < 4; ++j) {{\n            const Vec<{0}, 2> both = "
-        "*reinterpret_cast<const Vec<{0}, 2>*>(&p[j]);\n            residual[2 * j] = get_(both.v[0]), "
-        "residual[2 * j "
-        "+ 1] = get_(both.v[1]);\n          }}\n          }}\n",
-        type_word(type_of(plan, layer.in[3])));
+    if (codes) {
+      t += fmt::format("          u32 p[2] = {{{0}.x, {0}.y}};\n", from);
+      t += kExchangeCodes;
+      for (int e = 0; e < 8; ++e)
+        t += type_of(plan, layer.in[3]) == DType::kE4M3FN
+                 ? fmt::format("          residual[{0}] = get_(E4M3{{(u8)(p[{1}] >> {2})}});\n", e, e / 4,
+                               e % 4 * 8)
+                 : fmt::format("          residual[{0}] = nth_code_<{2}>(in3, p[{1}]);\n", e, e / 4, e % 4);
+    } else {
+      t += fmt::format("          u32 p[4] = {{{0}.x, {0}.y, {0}.z, {0}.w}};\n", from);
+      t += kExchange;
+      t += fmt::format(
+          "#pragma unroll\n          for (int j = 0; j < 4; ++j) {{\n            const Vec<{0}, 2> both = "
+          "*reinterpret_cast<const Vec<{0}, 2>*>(&p[j]);\n            residual[2 * j] = get_(both.v[0]), "
+          "residual[2 * j + 1] = get_(both.v[1]);\n          }}\n",
+          type_word(type_of(plan, layer.in[3])));
+    }
+    t += "          }\n";
   } else if (has(3)) {
     t += "          float residual[8];\n#pragma unroll\n          for (int j = 0; j < 4; ++j) "
          "load_<2>(residual + 2 * j, "
@@ -299,35 +356,57 @@ std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer, const 
   }
   t += "#pragma unroll\n          for (int e = 0; e < 8; ++e) {\n      float f = v[e];\n" +
        value_code(plan, layer) + "      v[e] = f;\n          }\n";
-  const auto exchanged = [&](const char* to, bool narrow) {
-    return fmt::format(
-        "          {{\n          u32 p[4];\n#pragma unroll\n          for (int j = 0; j < 4; ++j) p[j] = "
-        "pair_({0}, v[2 * "
-        "j], v[2 * j + 1]);\n{1}          if (own < N && row < M) {{\n            auto* to = {0} + $FIRST$ + "
-        "row * $LDD$ + "
-        "own;\n            {2}\n          }}\n          }}\n",
-        to, kExchange,
-        narrow ? "*reinterpret_cast<uint2*>(to) = uint2{p[0] | p[1] << 16, p[2] | p[3] << 16};"
-               : "*reinterpret_cast<uint4*>(to) = uint4{p[0], p[1], p[2], p[3]};");
+  const auto exchanged = [&](const char* to, DType type) {
+    std::string text = "          {\n";
+    if (bits(type) == 8) {
+      text += "          u32 p[2];\n";
+      for (int word = 0; word < 2; ++word)
+        text += fmt::format("          p[{0}] = four_codes_({1}, v + {2});\n", word, to, 4 * word);
+      text += kExchangeCodes;
+    } else {
+      text += fmt::format(
+          "          u32 p[4];\n#pragma unroll\n          for (int j = 0; j < 4; ++j) p[j] = pair_({}, v[2 * "
+          "j], "
+          "v[2 * j + 1]);\n{}",
+          to, kExchange);
+    }
+    return text + fmt::format(
+                      "          if (own < N && row < M) *reinterpret_cast<{1}*>({0} + $FIRST$ + row * $LDD$ "
+                      "+ own) = "
+                      "{1}{{{2}}};\n          }}\n",
+                      to, bits(type) == 8 ? "uint2" : "uint4",
+                      bits(type) == 8 ? "p[0], p[1]" : "p[0], p[1], p[2], p[3]");
   };
   if (out == DType::kF32) {
     t += "#pragma unroll\n          for (int j = 0; j < 4; ++j) if (row < M && c0 + j * 8 < N) "
          "store_<2>(out0 + "
          "$FIRST$ + row * $LDD$ + c0 + j * 8, v + 2 * j);\n";
   } else {
-    t += exchanged("out0", bits(out) == 8);
+    t += exchanged("out0", out);
   }
   if (copies_codes(layer))
-    t += "#pragma unroll\n          for (int e = 0; e < 8; ++e) v[e] = " + copy_code(plan, layer) + ";\n" +
-         exchanged("out1", true);
+    t += "#pragma unroll\n          for (int e = 0; e < 8; ++e) {\n" + copy_code(plan, layer) +
+         "          }\n" + exchanged("out1", type_of(plan, layer.out[1]));
   if (leaves_sums(layer))
     t += "          {\n          const i64 column = n0 + g * 32;\n          if (column < N && row < M) {" +
          fill(kPieceSums, {{"PIECES", std::to_string(layer.out[0].dims.back() / 32)}}) +
          "          }\n          }\n";
   t += "        }\n    }\n";
-  const LinearSizes s = linear_sizes(layer);
-  return fill(t, {{"LDD", std::to_string(s.ldd)},
-                  {"FIRST", s.batch > 1 ? fmt::format("batch * (i64){}", s.step_d) : "0"}});
+  return fill(t, places(s));
+}
+
+std::string fragment_residual_code(const EnginePlan& plan, const PlanLayer& layer) {
+  const bool codes = bits(type_of(plan, layer.in[3])) == 8;
+  return fill(
+      fmt::format("    {} near[BN / 32][MI * 2];\n#pragma unroll\n    for (int g = 0; g < BN / 32; ++g) {{\n"
+                  "      const int own = n0 + g * 32 + (lane & 3) * 8;\n{}    }}\n",
+                  codes ? "uint2" : "uint4", residual_rows(codes, "near[g]", false)),
+      places(linear_sizes(layer)));
+}
+
+int fragment_residual_registers(const EnginePlan& plan, const PlanLayer& layer, int mi, int n) {
+  if (!layer.in[3].present() || bits(type_of(plan, layer.in[3])) > 16) return 0;
+  return mi * 2 * (n / 32) * bits(type_of(plan, layer.in[3])) / 4;
 }
 
 std::vector<KernelSource> plain_linear_kernels(const EnginePlan& plan, const PlanLayer& layer,
@@ -400,89 +479,6 @@ std::vector<KernelSource> plain_linear_kernels(const EnginePlan& plan, const Pla
     return {};
   }
   return {source};
-}
-
-std::vector<KernelSource> depthwise_kernels(const EnginePlan& plan, const PlanLayer& layer,
-                                            std::string& why_not) {
-  const ConvGeometry& g = layer.conv;
-  if (layer.kind != LayerKind::kConv || g.group == 1 || g.group_c() != 1 || g.group_m() != 1) {
-    why_not = "not one channel a group";
-    return {};
-  }
-  const int w = epilogue_width(plan, layer, g.c);
-  std::vector<KernelSource> sources;
-  for (const int across : {4, 2, 1}) {
-    if (across > 1 && g.ow < across) continue;
-    KernelSource source;
-    source.tactic = fmt::format("depthwise:{}x{}", across, w);
-    source.block = 128;
-    const std::int64_t strips = (g.ow + across - 1) / across, total = g.n * g.oh * strips * (g.c / w);
-    source.grid[0] = (total + 127) / 128;
-    const std::string params = parameters(plan, layer, source);
-    source.code = activation_code(layer.epilogue.act) + fill(R"(
-extern "C" __global__ void __launch_bounds__(128) kernel($PARAMS$) {
-  await_(eager);
-$FINISH$
-  const i64 t = (i64)blockIdx.x * 128 + threadIdx.x;
-  if (t >= $TOTAL$) return;
-  const int c = (int)(t % $VECTORS$) * $V$;
-  const i64 p = t / $VECTORS$;
-  const int ox0 = (int)(p % $STRIPS$) * $ACROSS$, oy = (int)(p / $STRIPS$ % $OH$);
-  const i64 n = p / ($STRIPS$ * $OH$);
-  float sum[$ACROSS$][$V$] = {};
-#pragma unroll
-  for (int ky = 0; ky < $KH$; ++ky) {
-    const int iy = oy * $SH$ - $TOP$ + ky * $DH$;
-    if (iy < 0 || iy >= $H$) continue;
-    float weight[$KW$][$V$];
-#pragma unroll
-    for (int kx = 0; kx < $KW$; ++kx) load_<$V$>(weight[kx], in1 + (ky * $KW$ + kx) * $C$ + c);
-    const auto* row = in0 + (n * $H$ + iy) * $W$ * $C$ + c;
-#pragma unroll
-    for (int i = 0; i < ($ACROSS$ - 1) * $SW$ + ($KW$ - 1) * $DW$ + 1; ++i) {
-      const int ix = ox0 * $SW$ - $LEFT$ + i;
-      float x[$V$];
-      if (ix >= 0 && ix < $W$) load_<$V$>(x, row + (i64)ix * $C$);
-      else
-#pragma unroll
-        for (int e = 0; e < $V$; ++e) x[e] = 0.f;
-#pragma unroll
-      for (int a = 0; a < $ACROSS$; ++a) {
-        const int k = i - a * $SW$;
-        if (k >= 0 && k % $DW$ == 0 && k / $DW$ < $KW$)
-#pragma unroll
-          for (int e = 0; e < $V$; ++e) sum[a][e] += x[e] * weight[k / $DW$][e];
-      }
-    }
-  }
-#pragma unroll
-  for (int a = 0; a < $ACROSS$; ++a)
-    if (ox0 + a < $OW$) finish_(sum[a], c, ((n * $OH$ + oy) * $OW$ + ox0 + a) * $C$ + c, 0, 0);
-}
-)",
-                                                             {{"PARAMS", params},
-                                                              {"FINISH", finish_code(plan, layer, w)},
-                                                              {"TOTAL", std::to_string(total)},
-                                                              {"VECTORS", std::to_string(g.c / w)},
-                                                              {"V", std::to_string(w)},
-                                                              {"STRIPS", std::to_string(strips)},
-                                                              {"ACROSS", std::to_string(across)},
-                                                              {"OH", std::to_string(g.oh)},
-                                                              {"OW", std::to_string(g.ow)},
-                                                              {"KH", std::to_string(g.kh)},
-                                                              {"KW", std::to_string(g.kw)},
-                                                              {"SH", std::to_string(g.sh)},
-                                                              {"SW", std::to_string(g.sw)},
-                                                              {"TOP", std::to_string(g.top)},
-                                                              {"LEFT", std::to_string(g.left)},
-                                                              {"DH", std::to_string(g.dh)},
-                                                              {"DW", std::to_string(g.dw)},
-                                                              {"H", std::to_string(g.h)},
-                                                              {"W", std::to_string(g.w)},
-                                                              {"C", std::to_string(g.c)}});
-    sources.push_back(std::move(source));
-  }
-  return sources;
 }
 
 }  // namespace pare::cuda

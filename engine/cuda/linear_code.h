@@ -21,11 +21,20 @@ std::string stats_code(const PlanLayer& layer);
 std::string lane_stats_shared(const PlanLayer& layer);
 std::string lane_stats_code(const PlanLayer& layer);
 // The epilogue on wgmma's sums where they lie: sum[MI][BN / 2] of a warp's 16 rows, from FIRST_ROW + 64 i on
-// within the tile at (m0, n0). STAT_ROW(name) is the row's entry of stats. Needs BN in 32s and
-// has_fragment_code().
-// Values by column (bias, scale ...) come out of shared memory: columns_shared() declares it, columns_code()
-// fills part `group` for the tile's columns; a barrier of those threads must stand between it and this.
-std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer, const char* group);
+// within the tile at (m0, n0). ROW_AT(r) is row r of the tile among all (M or more: not stored),
+// STAT_ROW(name) its entry of stats. Needs BN in 32s and has_fragment_code(). Values by column (bias, scale
+// ...) come out of shared memory: columns_shared() declares it, columns_code() fills part `group` for the
+// tile's columns; a barrier of those threads must stand between it and this. `loaded`:
+// fragment_residual_code() stands somewhere in front, so that the residual is on its way while sums are made;
+// it takes fragment_residual_registers() of each thread.
+std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer, const char* group,
+                          bool loaded = false);
+std::string fragment_residual_code(const EnginePlan& plan, const PlanLayer& layer);
+int fragment_residual_registers(const EnginePlan& plan, const PlanLayer& layer, int mi, int n);
+// "store_codes_<8>" or "store_<8>": store of w neighbours, and how a number in units of a code becomes one
+// that such a store rounds: clipped to lo .. hi, then plus the zero point.
+std::string store_word(DType type, int w);
+std::string clipped_code(const char* value, double lo, double hi, double zero);
 std::string columns_shared(const PlanLayer& layer, int groups);
 int columns_bytes(const PlanLayer& layer, int groups, int n);
 std::string columns_code(const PlanLayer& layer, const char* group, const char* thread, int threads);

@@ -562,7 +562,8 @@ CompileReport compile_portable(EnginePlan& plan, const std::vector<std::string>&
       const bool last_resort = s.tactic == "plain" || s.tactic == "attention:plain";
       for (const std::string& architecture : architectures) {
         const bool hopper = architecture.rfind("sm_90", 0) == 0;
-        if (!hopper && (group == "wgmma" || group == "pingpong")) continue;  // instructions of sm_90a
+        if (!hopper && (group == "wgmma" || group == "pingpong" || group == "window"))
+          continue;  // instructions of sm_90a
         std::size_t& count = taken[architecture];
         if (count >= kMostTactics || (last_resort && count > 0)) continue;
         ++count;

@@ -156,7 +156,8 @@ std::string wgmma_setup(const EnginePlan& plan, const PlanLayer& layer, WgmmaSet
     u.width = epilogue_width(plan, layer, u.s.n);
     return finish_why_not(layer, u.width);
   }
-  u.steps = (u.s.k * es + 127) / 128;
+  u.bytes = u.s.k * es <= 64 ? 64 : 128;
+  u.steps = (u.s.k * es + u.bytes - 1) / u.bytes;
   if (layer.in[0].strides[2] != 1 || layer.in[1].strides[2] != 1)
     return "an operand is not contiguous along k";
   for (const std::int64_t elements :

@@ -106,6 +106,33 @@ TEST(EnginePlan, KernelsOfKnownNetworks) {
   }
 }
 
+// Every layer of a quantized image network reads and writes codes, its pool too: the quantizer behind moves
+// in front.
+TEST(EnginePlan, CodesBetweenAllLayersOfAnImageNetwork) {
+  for (const DType type : {DType::kI8, DType::kE4M3FN}) {
+    const Graph graph = test::image_codes(type);
+    const EnginePlan plan = make_plan(graph);
+    EXPECT_EQ(count_kernels(plan), 12) << to_text(plan);  // image, eight convolutions, two pools, the output
+    for (const PlanLayer& layer : plan.layers) {
+      if (layer.op != "MaxPool") continue;
+      EXPECT_EQ(plan.tensors[static_cast<std::size_t>(layer.in[0].tensor)].dtype, type);
+      EXPECT_EQ(plan.tensors[static_cast<std::size_t>(layer.out[0].tensor)].dtype, type);
+    }
+    for (const Realized& row : plan.realized) EXPECT_EQ(row.why, "") << row.node;
+    ThreadPool pool(2);
+    std::vector<Tensor> inputs = {random_input(graph.value(graph.inputs[0]), 3)};
+    Session session(lower_for_cpu(graph).graph, {&pool, true, false});
+    EXPECT_GT(sqnr(session.run(inputs)[0], run_plan_reference(plan, inputs)[0]), 30) << name(type);
+
+    // All layers float: no quantizer is left, not even that of the shortcut.
+    Graph changed = graph;
+    drop_quantization(changed, low_precision_nodes(plan));
+    const EnginePlan flat = make_plan(changed);
+    EXPECT_EQ(count_kernels(flat), 12) << to_text(flat);
+    for (const PlanTensor& tensor : flat.tensors) EXPECT_NE(bits(tensor.dtype), 8) << tensor.name;
+  }
+}
+
 // Attention between quantized products, as `pare quantize` writes it: x -> q, k, v -> softmax -> product.
 struct QuantizedAttention {
   Graph graph;

@@ -48,6 +48,23 @@ class Builder {
     return add("Conv", {x, random({to, from, k, k}, scale), random({to}, 0.1f)},
                {{"pads", pads}, {"strides", strides}, {"kernel_shape", std::vector<std::int64_t>{k, k}}});
   }
+  // Through codes of that type and back.
+  ValueId coded(ValueId x, float scale, DType type) {
+    const ValueId step = number(scale),
+                  zero = graph.add_constant("zero", Tensor::copy_of(type, {}, "", 1));  // a byte of 0
+    return add("DequantizeLinear", {add("QuantizeLinear", {x, step, zero}), step, zero});
+  }
+  ValueId coded_conv(ValueId x, std::int64_t from, std::int64_t to, std::int64_t k, std::int64_t stride,
+                     DType type, std::int64_t group = 1) {
+    const float size = std::sqrt(2.0f / static_cast<float>(from / group * k * k));
+    const ValueId w = random({to, from / group, k, k}, size);
+    const std::vector<std::int64_t> pads(4, k / 2), strides{stride, stride};
+    return add("Conv", {x, coded(w, type == DType::kI8 ? size / 32 : size / 100, type), random({to}, 0.1f)},
+               {{"pads", pads},
+                {"strides", strides},
+                {"kernel_shape", std::vector<std::int64_t>{k, k}},
+                {"group", group}});
+  }
   ValueId linear(ValueId x, std::int64_t from, std::int64_t to) {
     const ValueId product =
         add("MatMul", {x, random({from, to}, 0.3f / std::sqrt(static_cast<float>(from)))});
@@ -101,6 +118,24 @@ Graph resnet50() {
   x = b.add("Flatten", {b.add("GlobalAveragePool", {x})});
   return b.finish(
       b.add("Gemm", {x, b.random({40, from}, 0.1f), b.random({40}, 0.1f)}, {{"transB", std::int64_t{1}}}));
+}
+
+Graph image_codes(DType type) {
+  Builder b;
+  const float step = type == DType::kI8 ? 1.0f / 32 : 1.0f / 100;
+  const auto coded = [&](ValueId x) { return b.coded(x, step, type); };
+  ValueId x = b.input("image", DType::kF32, {2, 3, 36, 36});
+  x = b.add("Relu", {b.coded_conv(coded(x), 3, 64, 7, 2, type)});
+  x = coded(b.add("MaxPool", {x},
+                  {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}}));
+  const ValueId shortcut = b.coded_conv(x, 64, 128, 1, 1, type);
+  x = coded(b.add("Relu", {b.coded_conv(x, 64, 64, 1, 1, type)}));
+  x = coded(b.add("Relu", {b.coded_conv(x, 64, 64, 3, 1, type)}));
+  x = b.add("Relu", {b.add("Add", {b.coded_conv(x, 64, 128, 1, 1, type), coded(shortcut)})});
+  x = coded(b.add("HardSwish", {b.coded_conv(coded(x), 128, 128, 3, 1, type, 128)}));
+  x = coded(b.add("Relu", {b.coded_conv(x, 128, 128, 5, 2, type, 128)}));
+  x = b.add("Flatten", {b.add("GlobalAveragePool", {b.coded_conv(x, 128, 32, 1, 1, type)})});
+  return b.finish(x);
 }
 
 Graph vit(int layers) {

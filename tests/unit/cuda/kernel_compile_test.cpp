@@ -35,8 +35,9 @@ std::vector<std::string> texts(const Graph& graph, DType precision, std::set<std
       EXPECT_LE(s.block, 1024);
       EXPECT_LE(s.shared_bytes, 227 * 1024) << s.tactic;
       const std::string group = s.tactic.substr(0, s.tactic.find(':'));
-      if (seen.insert(fmt::format("{} {} {} {} {}", name(precision), name(layer.kind), layer.op, group,
-                                  layer.in.size()))
+      const DType x = plan.tensors[static_cast<std::size_t>(layer.in[0].tensor)].dtype;
+      if (seen.insert(fmt::format("{} {} {} {} {} {}", name(precision), name(layer.kind), layer.op, group,
+                                  layer.in.size(), name(x)))
               .second)
         codes.push_back(s.code);
     }
@@ -51,6 +52,9 @@ TEST(Kernels, PassTheCompiler) {
   for (const DType precision : {DType::kF16, DType::kBF16, DType::kF32})
     for (const Graph& graph : {test::resnet50(), test::vit(1), test::bert(1, 2)})
       for (std::string& code : texts(graph, precision, seen)) codes.push_back(std::move(code));
+  for (const DType type : {DType::kI8, DType::kE4M3FN})
+    for (std::string& code : texts(test::image_codes(type), DType::kF16, seen))
+      codes.push_back(std::move(code));
   const Compiled compiled = compile_all(codes, "sm_90a", 2);
   for (const auto& [hash, why] : compiled.failed) ADD_FAILURE() << why;
   EXPECT_GT(compiled.binaries.size(), 15u);
