@@ -24,6 +24,17 @@ std::string duration_text(double seconds) {
   return fmt::format("{}:{:02} h", whole / 3600, whole % 3600 / 60);
 }
 
+// "12.6M": weights are counted, too.
+std::string count_text(double count) {
+  if (count < 1e5) return fmt::format("{:.0f}", count);
+  return count < 1e7 ? fmt::format("{:.0f}k", count * 1e-3) : fmt::format("{:.0f}M", count * 1e-6);
+}
+
+std::string rate_text(double rate) {
+  if (rate < 1e4) return fmt::format("{:.3g}/s", rate);
+  return rate < 1e6 ? fmt::format("{:.3g}k/s", rate * 1e-3) : fmt::format("{:.3g}M/s", rate * 1e-6);
+}
+
 class Steps : public Progress {
  public:
   void begin(const std::string& what, std::int64_t total) override {
@@ -45,6 +56,8 @@ class Steps : public Progress {
   virtual double interval() const = 0;  // seconds between two looks
   virtual void show(bool last) = 0;
 
+  double done() const { return static_cast<double>(done_); }
+  double total() const { return static_cast<double>(total_); }
   double rate() const {
     const double seconds = since(start_);
     return seconds > 0 ? static_cast<double>(done_) / seconds : 0;
@@ -52,7 +65,7 @@ class Steps : public Progress {
   // "213/s, 2 s left"; nothing before there is something to say.
   std::string pace() const {
     if (done_ == 0 || rate() == 0) return "";
-    std::string text = fmt::format("{:.3g}/s", rate());
+    std::string text = rate_text(rate());
     if (total_ > done_) text += ", " + duration_text(static_cast<double>(total_ - done_) / rate()) + " left";
     return text;
   }
@@ -76,7 +89,7 @@ class Bar final : public Steps {
       const auto full = static_cast<int>(kCells * std::min(done_, total_) / total_);
       bar = "[" + std::string(static_cast<std::size_t>(full), '#') +
             std::string(static_cast<std::size_t>(kCells - full), '.') + "] " +
-            fmt::format("{}/{} ", done_, total_);
+            fmt::format("{}/{} ", count_text(done()), count_text(total()));
     }
     std::fputs(fmt::format("\r\033[K{} {}{}", what_, bar, pace()).c_str(), stderr);
     std::fflush(stderr);
@@ -85,16 +98,21 @@ class Bar final : public Steps {
 
 class Lines final : public Steps {
  public:
-  double interval() const override { return 10; }
+  // A step of hours does not fill a log.
+  double interval() const override { return since(start_) < 60 ? 10 : 60; }
   void show(bool last) override {
     if (done_ == 0) return;
     if (last) {
       if (since(start_) < 5) return;  // not worth a line
-      std::fputs(fmt::format("{}: {} in {:.1f} s ({:.3g}/s)\n", what_, done_, since(start_), rate()).c_str(),
+      std::fputs(fmt::format("{}: {} in {:.1f} s ({})\n", what_, count_text(done()), since(start_),
+                             rate_text(rate()))
+                     .c_str(),
                  stderr);
       return;
     }
-    std::fputs(fmt::format("{}: {} of {}, {}\n", what_, done_, total_, pace()).c_str(), stderr);
+    std::fputs(
+        fmt::format("{}: {} of {}, {}\n", what_, count_text(done()), count_text(total()), pace()).c_str(),
+        stderr);
   }
 };
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 
+#include "engine/base/absent_tensor.h"
 #include "engine/base/error.h"
 #include "engine/ir/subgraph.h"
 #include "engine/numeric/convert.h"
@@ -206,6 +208,32 @@ void cut_by_attention(Cutter& cutter) {
   cutter.add(nodes.size(), "head", ValueId::kNone);
 }
 
+[[noreturn]] void fail_not_finite(const std::string& label, std::int64_t bad, std::int64_t size) {
+  throw make_error(ErrorCode::kBadFile, "the weight '{}' has {} NaN or infinite values of {}", label, bad,
+                   size)
+      .hint("the checkpoint is damaged; `pare inspect MODEL --verify-data` lists all such weights");
+}
+
+void check_finite(const Graph& graph, ValueId base, ThreadPool& pool) {
+  const Tensor& from = graph.value(base).constant;
+  if (!is_float(from.dtype())) return;
+  constexpr std::int64_t kStep = 1 << 14;  // elements
+  const std::int64_t steps = (from.size() + kStep - 1) / kStep, width = bits(from.dtype());
+  const auto* bytes = from.as<std::byte>();
+  std::vector<std::int64_t> bad(static_cast<std::size_t>(steps), 0);
+  pool.parallel_for(steps, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> values(static_cast<std::size_t>(kStep));
+    for (std::int64_t b = begin; b < end; ++b) {
+      const std::int64_t count = std::min(kStep, from.size() - b * kStep);
+      decode(from.dtype(), bytes + b * kStep * width / 8, values.data(), count);
+      bad[static_cast<std::size_t>(b)] =
+          std::count_if(values.begin(), values.begin() + count, [](float v) { return !std::isfinite(v); });
+    }
+  });
+  const std::int64_t all = std::accumulate(bad.begin(), bad.end(), std::int64_t{0});
+  if (all > 0) fail_not_finite(graph.value(base).name, all, from.size());
+}
+
 Tensor materialized(const Graph& graph, const Chain& chain, ThreadPool& pool) {
   const Tensor& from = graph.value(chain.base).constant;
   const std::string& label = graph.value(chain.base).name;
@@ -232,12 +260,8 @@ Tensor materialized(const Graph& graph, const Chain& chain, ThreadPool& pool) {
                 block[static_cast<std::size_t>(i * kStep + j)];
       }
   });
-  std::int64_t all = 0;
-  for (const std::int64_t one : bad) all += one;
-  if (all > 0)
-    throw make_error(ErrorCode::kBadFile, "the weight '{}' has {} NaN or infinite values of {}", label, all,
-                     from.size())
-        .hint("the checkpoint is damaged; `pare inspect MODEL --verify-data` lists all such weights");
+  const std::int64_t all = std::accumulate(bad.begin(), bad.end(), std::int64_t{0});
+  if (all > 0) fail_not_finite(label, all, from.size());
   return to;
 }
 
@@ -248,7 +272,13 @@ struct Needed {
   std::set<ValueId> inputs;
 };
 
-Needed needed_of(const Graph& graph, const GraphBlock& block) {
+Dims dims_of(const Graph& graph, const Chain& chain) {
+  const Dims& dims = graph.value(chain.base).constant.dims();
+  return chain.transposed ? Dims{dims.at(1), dims.at(0)} : dims;
+}
+
+// `views`: the nodes of chains are needed too.
+Needed needed_of(const Graph& graph, const GraphBlock& block, bool views = false) {
   Needed needed;
   std::set<NodeId> nodes;
   std::set<ValueId> seen;
@@ -268,7 +298,7 @@ Needed needed_of(const Graph& graph, const GraphBlock& block) {
     }
     if (const auto chain = chain_of(graph, id)) {
       needed.chains.emplace(id, *chain);
-      continue;
+      if (!views) continue;
     }
     nodes.insert(producer);
     for (const ValueId in : graph.node(producer).in) open.push_back(in);
@@ -297,8 +327,9 @@ std::vector<GraphBlock> find_blocks(const Graph& graph) {
   return std::move(cutter.blocks);
 }
 
-Graph extract_block(const Graph& graph, const GraphBlock& block, ThreadPool& pool) {
-  const Needed needed = needed_of(graph, block);
+Graph extract_block(const Graph& graph, const GraphBlock& block, ThreadPool& pool, BlockWeights weights) {
+  const bool views = weights == BlockWeights::kViews;
+  const Needed needed = needed_of(graph, block, views);
   Graph part;
   part.name = block.name;
   part.opset = graph.opset;
@@ -306,8 +337,16 @@ Graph extract_block(const Graph& graph, const GraphBlock& block, ThreadPool& poo
   if (block.in != ValueId::kNone) part.inputs.push_back(copy.value(block.in));
   for (const ValueId id : graph.inputs)
     if (needed.inputs.count(id) != 0) part.inputs.push_back(copy.value(id));
+  std::set<ValueId> checked;
   for (const auto& [id, chain] : needed.chains) {
-    const ValueId made = part.add_constant(graph.value(chain.base).name, materialized(graph, chain, pool));
+    if (views) {
+      if (checked.insert(chain.base).second) check_finite(graph, chain.base, pool);
+      continue;
+    }
+    const ValueId made =
+        part.add_constant(graph.value(chain.base).name,
+                          weights == BlockWeights::kSizes ? absent_tensor(DType::kF32, dims_of(graph, chain))
+                                                          : materialized(graph, chain, pool));
     part.value(made).origin = graph.value(chain.base).origin;
     copy.bind(id, made);
   }

@@ -30,13 +30,21 @@ struct GraphBlock {
 // In order; empty where the graph has not two blocks at least.
 std::vector<GraphBlock> find_blocks(const Graph& graph);
 
-// The block as a graph of its own. Inputs: `in` first, then those of the model that it needs, all with their
-// names; output: `out`, or the model's. Weights that the graph has as views with Transpose and Cast behind
-// them (BuildOptions::views) become float32 constants under the name of the view, as quantizers want them.
-// Error kBadFile for NaN or infinities in one of those, named and counted.
-Graph extract_block(const Graph& graph, const GraphBlock& block, ThreadPool& pool);
+// What becomes of weights that the graph has as views with Transpose and Cast behind them
+// (BuildOptions::views).
+enum class BlockWeights {
+  kFloats,  // float32 constants under the name of the view, as quantizers want them
+  kSizes,   // the same without their numbers (engine/base/absent_tensor.h): no memory
+  kViews    // they stay what they are
+};
 
-// Bytes that extract_block() will allocate.
+// The block as a graph of its own. Inputs: `in` first, then those of the model that it needs, all with their
+// names; output: `out`, or the model's. Error kBadFile for NaN or infinities in a weight that becomes float32
+// or stays a view, named and counted.
+Graph extract_block(const Graph& graph, const GraphBlock& block, ThreadPool& pool,
+                    BlockWeights weights = BlockWeights::kFloats);
+
+// Bytes that extract_block() will allocate for float32 constants.
 std::int64_t block_weight_bytes(const Graph& graph, const GraphBlock& block);
 
 }  // namespace pare

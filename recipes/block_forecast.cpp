@@ -8,6 +8,7 @@
 #include "graphsurgeon/block_cut.h"
 #include "quant/placement/activation.h"
 #include "quant/placement/rules.h"
+#include "recipes/blocks/journal_size.h"
 #include "recipes/blocks/quantize_blocks.h"
 #include "recipes/forecast.h"
 #include "recipes/plan_report.h"
@@ -26,7 +27,14 @@ constexpr double kAutoCandidates = 6;
 constexpr double kCollect = 1.4;
 // Copies of a layer's weight while it is solved: rows, codes, what they mean, what is left of the error.
 constexpr double kLayerCopies = 17;  // bytes an element
-constexpr double kMatrixBytes = 28;  // an element of the matrix: float, damped, factor in double
+// An element of the layer's matrix. GPTQ, AWQ: dense, the factor, the packed half of it, the loss's own or
+// half of that. Learned rounding: its copy. Method auto besides: held-out ones, and where channel factors
+// changed them both matrices again.
+constexpr double kMatrixBytes = 12, kLearnedMatrixBytes = 17, kAutoMatrixBytes = 28;
+// What a block holds of its weights while it is solved: themselves, and packed for products.
+constexpr double kBlockCopies = 2;
+// A model of less than kStreamedWeights is written as one message: its tensors, and the bytes of all.
+constexpr double kMessageCopies = 2;
 // Copies of the weights in evaluation: float, lowered and packed, of both models.
 constexpr double kEvaluated = 16;
 
@@ -62,6 +70,18 @@ double output_bytes(const Graph& graph, const Dataset& data) {
     bytes += one * static_cast<double>(data.batch_size());
   }
   return bytes;
+}
+
+double matrix_bytes(const quant::Spec& spec) {
+  double most = kMatrixBytes;
+  const auto add = [&](const std::string& method) {
+    if (method == "learned") most = std::max(most, kLearnedMatrixBytes);
+    if (method == "auto") most = std::max(most, kAutoMatrixBytes);
+  };
+  add(spec.method);
+  for (const quant::Rule& rule : spec.rules)
+    if (rule.method) add(*rule.method);
+  return most;
 }
 
 struct Rehearsal {
@@ -118,7 +138,7 @@ Forecast forecast_blocks(RunState& state) {
   Forecast forecast;
   forecast.anonymous_bytes = static_cast<double>(current_anonymous_bytes());
   if (blocks.empty()) return forecast;  // the stage says it
-  const QuantizeChoices choices = quantize_choices(*r.quantize);
+  const QuantizeChoices choices = fitted_choices(r);
   const CalibrationSplit split = state.split();
   const double before = static_cast<double>(current_anonymous_bytes());
   const std::int64_t count = std::max(split.samples, split.holdout.end);
@@ -139,6 +159,7 @@ Forecast forecast_blocks(RunState& state) {
     for (const Tensor& output : outputs.at(0)) width += output.size();
   }
   const quant::RuleBook rules(choices.spec);
+  const double matrix = matrix_bytes(choices.spec);
   double products = 0, first = 0, solving = 0, weights = 0, layer_bytes = 0;
   std::int64_t most = 0;
   const bool squared = one.moments > 0;
@@ -150,9 +171,11 @@ Forecast forecast_blocks(RunState& state) {
       if (!layer.quantized) continue;
       solving += work_of(layer.outs, layer.ins, squared) * one.solve;
       layer_bytes = std::max(layer_bytes, kLayerCopies * layer.ins * layer.outs +
-                                              (squared ? kMatrixBytes * layer.ins * layer.ins : 0));
+                                              (squared ? matrix * layer.ins * layer.ins : 0));
     }
-    most = std::max(most, block_weight_bytes(graph, blocks[i]));
+    // What stays float as a whole is never widened (stays_float): the head, as a rule.
+    if (!stays_float(graph, blocks[i], choices, state.pool()))
+      most = std::max(most, block_weight_bytes(graph, blocks[i]));
   }
   const double ratio = first > 0 ? products / first : static_cast<double>(blocks.size());
   const double samples = static_cast<double>(split.samples);
@@ -168,17 +191,19 @@ Forecast forecast_blocks(RunState& state) {
     const double layers = std::min(judged, static_cast<double>(r.evaluate->layer_samples));
     forecast.seconds += ratio * one.forward * (2 * judged + 2 * layers);
   }
-  const double first_bytes =
-      static_cast<double>(std::max<std::int64_t>(1, block_weight_bytes(graph, blocks[0])));
+  const auto more =
+      static_cast<double>(std::max<std::int64_t>(0, most - block_weight_bytes(graph, blocks[0])));
   const double rehearsed = static_cast<double>(peak_anonymous_bytes()) - before;
   const double sample_bytes =
       static_cast<double>(width) * (r.quantize->blocks->activations == "bfloat16" ? 2 : 4);
   double activations = sample_bytes * static_cast<double>(count);
   if (activations > static_cast<double>(r.quantize->blocks->memory) * 1048576) activations = 0;
-  const double quantizing =
-      before + rehearsed * std::max(1.0, static_cast<double>(most) / first_bytes) + activations + layer_bytes;
+  const double quantizing = before + rehearsed + more * kBlockCopies + activations + layer_bytes;
+  const auto model = static_cast<double>(disk_need(graph, blocks, choices.spec).model);
+  const double writing =
+      before + (model > static_cast<double>(kStreamedWeights) ? 0 : kMessageCopies * model);
   const double evaluating = r.evaluate ? before + weights / 4 * kEvaluated + output_bytes(graph, *whole) : 0;
-  forecast.anonymous_bytes = std::max(quantizing, evaluating);
+  forecast.anonymous_bytes = std::max({quantizing, writing, evaluating});
   return forecast;
 }
 

@@ -80,7 +80,7 @@ double session_bytes(RunState& state, const std::vector<CalibratedValue>& values
 }
 
 double calibration_bytes(RunState& state) {
-  const QuantizeChoices choices = quantize_choices(*state.recipe().quantize);
+  const QuantizeChoices choices = fitted_choices(state.recipe());
   const std::vector<CalibratedValue> values = calibrated_values(state.graph(), &choices.spec);
   if (values.empty()) return 0;
   return session_bytes(state, values, *state.calibration_data(state.split().samples)) +
@@ -204,8 +204,7 @@ Forecast forecast_run(RunState& state) {
   const double before = static_cast<double>(current_anonymous_bytes());
   const Clock::time_point begin = Clock::now();
   std::size_t sites = 0;
-  const Graph candidate =
-      r.quantize ? stand_in(graph, quantize_choices(*r.quantize).spec, state.pool(), sites) : graph;
+  const Graph candidate = r.quantize ? stand_in(graph, fitted_choices(r).spec, state.pool(), sites) : graph;
   const double weights_seconds = since(begin);
   const DatasetSpec data_spec = resolved_dataset(r, evaluates ? r.evaluate->data : r.calibrate->data);
   EvaluateOptions options;
@@ -262,7 +261,7 @@ Forecast forecast_run(RunState& state) {
   }
   if (calibrates && r.quantize) {
     peak = std::max(peak, before + calibration_bytes(state));
-    const quant::Placement placement = quant::place(graph, quantize_choices(*r.quantize).spec);
+    const quant::Placement placement = quant::place(graph, fitted_choices(r).spec);
     if (collects_grams(placement))
       peak = std::max(peak, before + gram_bytes(state, placement, scoring_bytes(state, candidate)));
     else if (std::any_of(placement.weights.begin(), placement.weights.end(),

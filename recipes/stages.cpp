@@ -141,14 +141,23 @@ struct Target {
 };
 
 // Fits the choices to what its files can hold.
-Target target_of(const RunState& state, QuantizeChoices& choices) {
-  const Recipe& r = state.recipe();
+Target target_of(const Recipe& r, QuantizeChoices& choices) {
   Target target;
   if (!dialect_from_name(r.export_as.model, target.dialect)) return target;
   target.checkpoint = open_checkpoint(r.resolve(r.model.path));
   choose_for_checkpoint(*target.checkpoint, target.dialect, r.export_as.head, choices);
   return target;
 }
+
+}  // namespace
+
+QuantizeChoices fitted_choices(const Recipe& recipe) {
+  QuantizeChoices choices = quantize_choices(*recipe.quantize);
+  target_of(recipe, choices);
+  return choices;
+}
+
+namespace {
 
 // What the last stages need of a quantization, whichever way it went.
 Files write_outcome(RunState& state, QuantizeOutcome outcome, const Target& target,
@@ -171,6 +180,7 @@ Files run_quantize_blocks(RunState& state) {
   input.pool = &state.pool();
   input.progress = &state.progress();
   input.folder = state.folder().file("layers");
+  if (is_checkpoint_form(r.export_as.model)) input.models = 2;
   make_directories(input.folder);
   remove_stale_temporaries(input.folder);
   input.message = [&](const std::string& line) {
@@ -178,7 +188,7 @@ Files run_quantize_blocks(RunState& state) {
     state.folder().log(line);
   };
   QuantizeChoices choices = quantize_choices(*r.quantize);
-  Target target = target_of(state, choices);
+  Target target = target_of(r, choices);
   target.original = input.graph;
   BlocksOutcome blocks = quantize_blocks(input, choices, options);
   report_blocks(state.report, blocks);
@@ -217,7 +227,7 @@ Files run_quantize(RunState& state) {
   LayerJournal journal(state.folder().file("layers"), base);
   input.journal = &journal;
   QuantizeChoices choices = quantize_choices(*r.quantize);
-  const Target target = target_of(state, choices);
+  const Target target = target_of(state.recipe(), choices);
   return write_outcome(state, quantize_model(input, choices), target,
                        statistics != nullptr ? statistics->data_hash.hex() : "", input.given);
 }

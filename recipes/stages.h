@@ -30,6 +30,8 @@ CalibrationSplit split_calibration(std::int64_t available, std::int64_t samples,
 
 // Relative paths of a data set resolved against the recipe's folder.
 DatasetSpec resolved_dataset(const Recipe& recipe, const std::string& name);
+// What the recipe's quantization is, fitted to what the files of its export hold (a head that stays float).
+QuantizeChoices fitted_choices(const Recipe& recipe);
 // The model as structure() has it; not simplified.
 Graph load_structure(const std::string& path);
 // Opens the model and the data sets that are used, and closes them: their errors, all at once and with their

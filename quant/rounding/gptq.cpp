@@ -185,7 +185,8 @@ GptqFactor gptq_factor(const float* gram, const GridFormat& format, const RowSha
 }
 
 void gptq_rows(const GptqFactor& factor, const GridFormat& format, const RowShape& shape, const Grid& grid,
-               const float* weight, std::int64_t begin, std::int64_t end, float* levels, ThreadPool& pool) {
+               const float* weight, std::int64_t begin, std::int64_t end, float* levels, ThreadPool& pool,
+               const RowsDone& done) {
   const std::int64_t n = shape.cols;
   const LadderTable table(format);
   const std::vector<std::int32_t> group = groups_of_columns(format, shape);
@@ -204,6 +205,7 @@ void gptq_rows(const GptqFactor& factor, const GridFormat& format, const RowShap
     for (std::int64_t c = from; c < to; ++c) {
       const std::int64_t first = begin + c * kChunk;
       rows.run(weight, first, std::min(kChunk, end - first), packed, levels);
+      if (done) done(std::min(kChunk, end - first));
     }
   });
 }

@@ -13,6 +13,7 @@
 // then the caller falls back, with the reason.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,13 @@ struct GptqFactor {
 GptqFactor gptq_factor(const float* gram, const GridFormat& format, const RowShape& shape, double damp,
                        ColumnOrder order, ThreadPool& pool);
 
+// Called with numbers of rows that are finished, from any thread; may be empty.
+using RowsDone = std::function<void(std::int64_t rows)>;
+
 // Levels (ladder.h) of rows [begin, end) of the weight, at levels[row * cols + column].
 void gptq_rows(const GptqFactor& factor, const GridFormat& format, const RowShape& shape, const Grid& grid,
-               const float* weight, std::int64_t begin, std::int64_t end, float* levels, ThreadPool& pool);
+               const float* weight, std::int64_t begin, std::int64_t end, float* levels, ThreadPool& pool,
+               const RowsDone& done = {});
 
 // The group that each column of a row is in, [cols].
 std::vector<std::int32_t> groups_of_columns(const GridFormat& format, const RowShape& shape);

@@ -17,6 +17,8 @@ namespace {
 constexpr const char* kMethods[] = {"rtn", "search", "local_hessian", "gptq", "learned", "auto"};
 constexpr std::int64_t kLargestLocal = 128;  // columns of a group, of grid_search.h
 
+constexpr double kDescent = 0.85;  // its share of learned rounding's time, GPTQ's is the rest
+
 bool usable(const Gram* gram) { return gram != nullptr && !gram->empty(); }
 
 class Solver {
@@ -128,6 +130,14 @@ class Solver {
     return "";
   }
 
+  // Says that `share` of the present attempt is done when all rows are.
+  RowsDone ticks(double share) const {
+    if (!options_.advance) return {};
+    return [this, share](std::int64_t rows) {
+      options_.advance(span_ * share * static_cast<double>(rows) / static_cast<double>(shape_.rows));
+    };
+  }
+
   Attempt attempt(const std::string& method) {
     if (method == "rtn" || method == "search") return nearest(method);
     if (method == "local_hessian" && in_.grid == nullptr) {
@@ -167,7 +177,7 @@ class Solver {
     if (!factor.failure.empty() && !(matrices() > 1 && dense(g)[0] == 0)) return factor.failure;
     if (factor.failure.empty()) {
       gptq_rows(factor, in_.format, shape_, a.grid, in_.weight->values.data(), begin, end, a.levels.data(),
-                pool_);
+                pool_, ticks(a.method == "learned" ? 1 - kDescent : 1));
       return "";
     }
     round_rows(a, begin, end);
@@ -194,6 +204,7 @@ class Solver {
     RoundingOptions options = options_.rounding;
     // A row alone cannot move a scale that it shares.
     options.scales = options.scales && in_.grid == nullptr && in_.format.rows == 1;
+    options.rows_done = ticks(kDescent);
     learn_rounding(matrix, in_.format, shape_, in_.weight->values.data(), begin, end, a.grid, a.levels.data(),
                    options, pool_);
     return "";
@@ -248,6 +259,7 @@ class Solver {
     double least = 0;
     for (const char* method : {"rtn", "search", "gptq", "learned"}) {
       if (gram_ == nullptr && candidates.size() == 2) break;
+      span_ = std::string(method) == "learned" ? kDescent : 1 - kDescent;
       LayerSolution s = measured(attempt(method));
       if (!s.fallback.empty()) {
         candidates.push_back({method, std::numeric_limits<double>::quiet_NaN()});
@@ -272,6 +284,7 @@ class Solver {
   LadderTable table_;
   const Gram *gram_ = nullptr, *held_out_ = nullptr;
   std::string why_not_;
+  double span_ = 1;  // what the present attempt is of the layer's work
   std::vector<float> dense_;
   std::int64_t dense_group_ = -1;
 };

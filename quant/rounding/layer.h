@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,7 @@ struct LayerOptions {
   double damp = 0.01;
   ColumnOrder order = ColumnOrder::kDiagonal;
   RoundingOptions rounding;
+  std::function<void(double share)> advance;  // of the layer's work that is done, bit by bit, from any thread
 };
 
 // Error kUsage for a name that is no method of a layer.

@@ -375,6 +375,7 @@ std::int64_t learn_rounding(const RoundingMatrix& matrix, const GridFormat& form
     for (std::int64_t c = from; c < to; ++c) {
       const std::int64_t first = begin + c * kChunk;
       turns += chunk.run(weight, first, std::min(kChunk, end - first), grid, levels);
+      if (options.rows_done) options.rows_done(std::min(kChunk, end - first));
     }
   });
   return turns;

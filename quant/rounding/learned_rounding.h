@@ -14,6 +14,7 @@
 // A ridge on G's diagonal keeps directions that the data never showed from being used up.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "engine/base/tensor.h"
@@ -27,6 +28,7 @@ struct RoundingOptions {
   double stop = 1e-3;   // least gain of a turn, share of the row's loss
   bool scales = true;   // scales and zero points may move
   int effort = 1;       // chains: 0 none, 1 the promising, 2 most (three times as long)
+  std::function<void(std::int64_t rows)> rows_done;  // that are finished; from any thread; may be empty
 };
 
 // G with its ridge, and what each group needs of it.

@@ -20,36 +20,69 @@ std::int64_t coded_bytes(const quant::Format& format, std::int64_t ins, std::int
   return (count * bits(format.dtype) + scales * each) / 8;
 }
 
+struct ViewedConstant {
+  std::int64_t bytes = 0;
+  bool shared = false;  // somebody else reads it too: a head that is the embedding
+};
+
+// The constant itself, or the one behind Transpose and Cast.
+ViewedConstant viewed_constant(const Graph& graph, ValueId id) {
+  bool shared = false;
+  while (id != ValueId::kNone) {
+    shared = shared || graph.users(id).size() > 1;
+    if (graph.is_constant(id)) return {static_cast<std::int64_t>(graph.value(id).constant.bytes()), shared};
+    const NodeId producer = graph.producer(id);
+    if (producer == NodeId::kNone) break;
+    const Node& node = graph.node(producer);
+    if (!node.is("Transpose") && !node.is("Cast")) break;
+    id = node.in.at(0);
+  }
+  return {0, shared};
+}
+
 }  // namespace
 
-std::int64_t journal_bytes(const Graph& graph, const std::vector<GraphBlock>& blocks,
-                           const quant::Spec& spec) {
+DiskNeed disk_need(const Graph& graph, const std::vector<GraphBlock>& blocks, const quant::Spec& spec) {
   const quant::RuleBook rules(spec);
-  std::int64_t bytes = 0;
+  DiskNeed need;
+  for (std::size_t i = 0; i < graph.value_count(); ++i)
+    need.model += static_cast<std::int64_t>(graph.value(static_cast<ValueId>(i)).constant.bytes());
   for (const GraphBlock& block : blocks) {
     std::set<ValueId> seen;
+    std::int64_t widened = 0, in_graph = 0;  // layers that stay float
+    bool any = false;
     for (const NodeId id : block.nodes) {
       const Node& node = graph.node(id);
       if ((!node.is("MatMul") && !node.is("Gemm")) || !seen.insert(node.in.at(1)).second) continue;
       const Value& weight = graph.value(node.in[1]);
       if (weight.shape.rank() != 2 || !weight.shape.concrete()) continue;
       const std::int64_t ins = weight.shape.dims[0].value, outs = weight.shape.dims[1].value;
+      const ViewedConstant stored = viewed_constant(graph, node.in[1]);
       const quant::Resolved resolved = rules.resolve(graph, node);
-      if (resolved.quantize && resolved.weights.active())
-        bytes += coded_bytes(quant::fit_block(resolved.weights, ins, 1, spec.target), ins, outs);
-      else if (weight.constant.empty())  // a view behind Transpose and Cast, widened in the block
-        bytes += 4 * ins * outs;
+      if (resolved.quantize && resolved.weights.active()) {
+        any = true;
+        const std::int64_t bytes =
+            coded_bytes(quant::fit_block(resolved.weights, ins, 1, spec.target), ins, outs);
+        need.blocks += bytes;
+        need.model += bytes - (stored.shared ? 0 : stored.bytes);
+      } else if (weight.constant.empty()) {  // a view behind Transpose and Cast, widened in the block
+        widened += 4 * ins * outs;
+        in_graph += stored.shared ? 0 : stored.bytes;
+      }
     }
+    if (!any) continue;
+    need.blocks += widened;
+    need.model += widened - in_graph;
   }
-  return bytes;
+  return need;
 }
 
-void check_journal_room(const std::string& folder, std::int64_t bytes) {
+void check_room(const std::string& folder, std::int64_t bytes, const std::string& what) {
   struct statvfs disk {};
   if (::statvfs(folder.c_str(), &disk) != 0) return;
   const double room = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
   if (room >= static_cast<double>(bytes)) return;
-  throw make_error(ErrorCode::kDevice, "the blocks take {:.2f} GB on the disk, and {:.2f} GB are free",
+  throw make_error(ErrorCode::kDevice, "{} take {:.2f} GB on the disk, and {:.2f} GB are free", what,
                    static_cast<double>(bytes) * 1e-9, room * 1e-9)
       .at(folder)
       .hint("free some space, or give a folder for the run on another disk");

@@ -24,7 +24,8 @@ using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// The block's output error is measured on so many samples of calibration.
+// The block's output error is measured on so many samples of calibration; where the outputs are the model's,
+// which may be as wide as a vocabulary, on one.
 constexpr std::int64_t kMeasured = 4;
 
 std::string time_text(double seconds) {
@@ -66,8 +67,10 @@ class Blocks {
 
   BlocksOutcome run() {
     check();
-    out_.journal_foreseen = journal_bytes(graph_, blocks_, choices_.spec);
-    check_journal_room(in_.folder, out_.journal_foreseen - journaled());
+    const DiskNeed need = disk_need(graph_, blocks_, choices_.spec);
+    out_.journal_foreseen = need.blocks;
+    check_room(in_.folder, need.blocks - journaled() + in_.models * need.model,
+               "the blocks and the model behind them");
     ActivationOptions held;
     held.type = options_.activations;
     held.memory_bytes = options_.memory_bytes;
@@ -137,14 +140,16 @@ class Blocks {
   }
 
   void block(std::size_t i, ActivationStore& store) {
-    const Graph part = extract_block(graph_, blocks_[i], *in_.pool);
+    const bool as_it_is = stays_float(graph_, blocks_[i], choices_, *in_.pool);
+    const Graph part =
+        extract_block(graph_, blocks_[i], *in_.pool, as_it_is ? BlockWeights::kViews : BlockWeights::kFloats);
     const std::string path = path_of(i);
     const std::string key = in_.temporary ? blocks_[i].name : this->key(i, part, store);
     std::optional<BlockOutcome> done = load_block(path, key, graph_);
     if (done) {
       ++out_.resumed;
     } else {
-      BlockOutcome made = solve(i, part, store, path);
+      BlockOutcome made = as_it_is ? left_float(i, part) : solve(i, part, store, path);
       save_block(path, key, made, graph_);
       made = {};
       // What is taken over by a resumed run is what this one goes on with; and it takes no memory.
@@ -165,6 +170,19 @@ class Blocks {
                                    r.layers, time_text(r.seconds));
     if (std::isfinite(r.output_sqnr_db)) text += fmt::format(", output {:.2f} dB", r.output_sqnr_db);
     return text;
+  }
+
+  // Its weights stay views of the model's files: the head, as a rule, the largest matrix of all.
+  BlockOutcome left_float(std::size_t i, const Graph& part) const {
+    BlockOutcome made;
+    made.outcome.source = part;
+    made.outcome.plan.placement.skipped =
+        quant::place(extract_block(graph_, blocks_[i], *in_.pool, BlockWeights::kSizes), choices_.spec)
+            .skipped;
+    made.outcome = compacted(std::move(made.outcome));
+    made.record.name = blocks_[i].name;
+    made.record.output_sqnr_db = std::nan("");
+    return made;
   }
 
   BlockOutcome solve(std::size_t i, const Graph& part, const ActivationStore& store,
@@ -197,15 +215,16 @@ class Blocks {
     made.record.layers = static_cast<std::int64_t>(made.outcome.plan.weights.size());
     for (const ScoredCandidate& candidate : made.outcome.candidates)
       if (candidate.chosen) made.record.candidate = candidate.name;
-    made.record.output_sqnr_db = measure(part, made.outcome.quantized, *calibration);
+    const std::int64_t samples = blocks_[i].out == ValueId::kNone ? 1 : kMeasured;
+    made.record.output_sqnr_db = measure(part, made.outcome.quantized, *calibration, samples);
     made.record.seconds = since(start);
     return made;
   }
 
-  double measure(const Graph& part, const Graph& quantized, Dataset& data) const {
+  double measure(const Graph& part, const Graph& quantized, Dataset& data, std::int64_t samples) const {
     EvaluateOptions options;
     options.pool = in_.pool;
-    const SampleRange range{0, std::min(kMeasured, data.sample_count())};
+    const SampleRange range{0, std::min(samples, data.sample_count())};
     if (data.fixed_batch() > 1) return std::nan("");
     const BatchOutputs wanted = collect_outputs(part, data, range, options);
     return output_sqnr_db(wanted, collect_outputs(quantized, data, range, options));
@@ -243,6 +262,14 @@ class Blocks {
 };
 
 }  // namespace
+
+bool stays_float(const Graph& graph, const GraphBlock& block, const QuantizeChoices& choices,
+                 ThreadPool& pool) {
+  if (choices.rotate) return false;
+  const quant::Placement placement =
+      quant::place(extract_block(graph, block, pool, BlockWeights::kSizes), choices.spec);
+  return placement.weights.empty() && placement.activations.empty() && placement.biases.empty();
+}
 
 BlocksOutcome quantize_blocks(const BlocksInput& input, const QuantizeChoices& choices,
                               const BlockOptions& options) {

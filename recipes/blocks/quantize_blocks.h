@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "graphsurgeon/block_cut.h"
 #include "recipes/blocks/activation_store.h"
 #include "recipes/blocks/block_outcome.h"
 #include "recipes/quantize/quantize_model.h"
@@ -37,6 +38,7 @@ struct BlocksInput {
   std::string folder;      // of the journal and of spilled activations; it must be there
   std::string base;        // what decides the result beside model, choices and data
   bool temporary = false;  // nobody resumes from the folder
+  int models = 1;          // that will be written on the disk of `folder`: ONNX, a checkpoint
   std::function<void(const std::string&)> message;  // a line a block; may be empty
 };
 
@@ -51,9 +53,14 @@ struct BlocksOutcome {
   std::int64_t journal_foreseen = 0, journal_bytes = 0;  // of the blocks' files
 };
 
-// Errors: kDevice where the disk has no room for the files of finished blocks (journal_size.h), before any
-// work; kUnsupported where the model has no blocks, for target onnxruntime with quantized activations;
-// those of quantize_model() with the block's name.
+// Nothing in the block gets a format or codes. Such a block is passed on as it is: its weights stay views, it
+// takes no memory, and its file holds the graph alone.
+bool stays_float(const Graph& graph, const GraphBlock& block, const QuantizeChoices& choices,
+                 ThreadPool& pool);
+
+// Errors: kDevice where the disk has no room for the files of finished blocks and the models
+// (journal_size.h), before any work; kUnsupported where the model has no blocks, for target onnxruntime with
+// quantized activations; those of quantize_model() with the block's name.
 BlocksOutcome quantize_blocks(const BlocksInput& input, const QuantizeChoices& choices,
                               const BlockOptions& options);
 

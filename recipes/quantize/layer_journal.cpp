@@ -3,10 +3,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <limits>
+#include <mutex>
 #include <set>
 
 #include "engine/base/cancel.h"
@@ -267,11 +269,45 @@ void LayerJournal::keep_score(const std::string& candidate, double score) {
                       "\n");
 }
 
+namespace {
+
+// Shares of a unit's work, said from any thread, as numbers of its weights.
+class Ticks {
+ public:
+  Ticks(ProgressStep& step, std::int64_t size) : step_(step), size_(size) {}
+
+  void advance(double share) {
+    const std::lock_guard lock(mutex_);
+    share_ = std::min(1.0, share_ + share);
+    tell(static_cast<std::int64_t>(share_ * static_cast<double>(size_)));
+  }
+  void finish() { tell(size_); }
+
+ private:
+  void tell(std::int64_t done) {
+    if (done <= told_) return;
+    step_.advance(done - told_);
+    told_ = done;
+  }
+
+  ProgressStep& step_;
+  std::int64_t size_, told_ = 0;
+  double share_ = 0;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
 std::vector<quant::WeightPlan> plan_layers(const Graph& graph, const quant::Placement& placement,
                                            const DescribeUnit& describe, LayerJournal* journal,
                                            Progress& progress, const PlanUnit& plan) {
   std::vector<quant::WeightPlan> plans(placement.weights.size());
-  ProgressStep step(progress, "weights", static_cast<std::int64_t>(plans.size()));
+  const auto size_of = [&](const quant::WeightSite& site) {
+    return subgraph_at(graph, site.path).value(site.value).constant.size();
+  };
+  std::int64_t total = 0;
+  for (const quant::WeightSite& site : placement.weights) total += size_of(site);
+  ProgressStep step(progress, "weights", total);
   std::set<int> fused_done;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const int fused = placement.weights[i].fused;
@@ -289,6 +325,9 @@ std::vector<quant::WeightPlan> plan_layers(const Graph& graph, const quant::Plac
       }
       unit.fused = {std::move(group)};
     }
+    std::int64_t size = 0;
+    for (const quant::WeightSite& site : unit.weights) size += size_of(site);
+    Ticks ticks(step, size);
     std::vector<quant::WeightPlan> made;
     const std::string key =
         journal != nullptr ? key_of(graph, unit, describe(unit), journal->base(), !journal->is_temporary())
@@ -296,13 +335,13 @@ std::vector<quant::WeightPlan> plan_layers(const Graph& graph, const quant::Plac
     if (journal != nullptr && !journal->is_temporary()) made = journal->find(key);
     if (made.size() != members.size()) {
       const auto start = std::chrono::steady_clock::now();
-      made = plan(unit);
+      made = plan(unit, [&](double share) { ticks.advance(share); });
       PARE_ASSERT(made.size() == members.size());
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       if (journal != nullptr && journal->is_worth_keeping(made, seconds)) made = journal->keep(key, made);
     }
     for (std::size_t k = 0; k < members.size(); ++k) plans[members[k]] = std::move(made[k]);
-    step.advance(static_cast<std::int64_t>(members.size()));
+    ticks.finish();
   }
   return plans;
 }

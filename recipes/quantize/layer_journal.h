@@ -62,11 +62,14 @@ class LayerJournal {
 
 // Computes the plans of a unit: a placement with nothing but weights, one or those of a fused group.
 using DescribeUnit = std::function<std::string(const quant::Placement& unit)>;
-using PlanUnit = std::function<std::vector<quant::WeightPlan>(const quant::Placement& unit)>;
+// `advance` may be told which share of the unit's work is done, bit by bit and from any thread.
+using Advance = std::function<void(double share)>;
+using PlanUnit =
+    std::function<std::vector<quant::WeightPlan>(const quant::Placement& unit, const Advance& advance)>;
 
 // Plans by placement.weights, unit by unit in order; what the journal (may be null) has is not computed
 // again. What `describe` says of a unit is part of the key: options, moments of its inputs. Cancellation is
-// looked for between units. Errors: those of `plan`, kDevice.
+// looked for between units; progress counts weights. Errors: those of `plan`, kDevice.
 std::vector<quant::WeightPlan> plan_layers(const Graph& graph, const quant::Placement& placement,
                                            const DescribeUnit& describe, LayerJournal* journal,
                                            Progress& progress, const PlanUnit& plan);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "calib/channel_sample.h"
+#include "engine/base/cancel.h"
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
 #include "quant/grid/grid_search.h"
@@ -158,13 +159,28 @@ class Step {
     options.progress = in_.progress;
     const std::vector<ChannelSample> samples =
         sample_channels(result_.graph, values, *in_.calibration, options);
-    for (std::size_t i = 0; i < groups_.size(); ++i)
+    std::int64_t total = 0;
+    for (const quant::ScaleGroup& group : groups_) total += weights_behind(group);
+    ProgressStep step(in_.progress != nullptr ? *in_.progress : no_progress(), "channel factors", total);
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      check_cancelled();
+      const std::int64_t size = weights_behind(groups_[i]);
       if (samples[i].channels == groups_[i].channels && samples[i].count() > 0)
         consider(groups_[i], methods_[i], samples[i]);
+      step.advance(size);
+    }
     return std::move(result_);
   }
 
  private:
+  std::int64_t weights_behind(const quant::ScaleGroup& group) const {
+    const Graph& graph = subgraph_at(result_.graph, group.path);
+    std::int64_t size = 0;
+    for (const NodeId node : group.consumers)
+      if (graph.node(node).in.size() > 1) size += graph.value(graph.node(node).in[1]).constant.size();
+    return size;
+  }
+
   bool is_left(const SubgraphPath& path, ValueId value) const {
     return in_.leave.count(value_label(*in_.graph, path, value)) != 0;
   }

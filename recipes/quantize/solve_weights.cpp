@@ -42,6 +42,7 @@ SolvedRows awq_rows(const quant::LayerProblem& problem, const SolveOptions& opti
       one.grid = &clipped;
     }
     quant::LayerSolution solution = quant::solve_layer(one, layer, pool);
+    if (layer.advance) layer.advance(1.0 / 3);
     best.record.tried.emplace_back(way, solution.relative_loss);
     if (!best.codes.empty() && !(solution.loss < least)) continue;
     least = solution.loss;
@@ -166,6 +167,11 @@ std::vector<quant::WeightPlan> solve_unit(const Graph& graph, const quant::Place
     return plans;
   }
   const std::map<std::size_t, float> shared = shared_globals(graph, unit, pool);
+  SolveOptions one_of_all = options;
+  if (options.layer.advance)
+    one_of_all.layer.advance = [&options, layers = static_cast<double>(unit.weights.size())](double share) {
+      options.layer.advance(share / layers);
+    };
   std::vector<quant::WeightPlan> plans;
   for (std::size_t i = 0; i < unit.weights.size(); ++i) {
     const quant::WeightSite& site = unit.weights[i];
@@ -175,7 +181,7 @@ std::vector<quant::WeightPlan> solve_unit(const Graph& graph, const quant::Place
       const quant::WeightRows rows = quant::site_rows(weight, site);
       const auto global = shared.find(i);
       SolvedRows one = solve_rows(name, site, rows, grams.find(site).get(),
-                                  global == shared.end() ? 0.0f : global->second, options, pool);
+                                  global == shared.end() ? 0.0f : global->second, one_of_all, pool);
       quant::WeightPlan plan = quant::weight_plan(site, weight.dims(), rows, one.grid, one.codes, pool);
       plan.nearest = one.nearest;
       plan.record = std::move(one.record);
@@ -252,7 +258,12 @@ std::vector<quant::WeightPlan> solve_weights(const Graph& graph, const quant::Pl
                                              LayerJournal* journal, Progress& progress, ThreadPool& pool) {
   return plan_layers(
       graph, placement, [&](const quant::Placement& unit) { return describe(unit, grams, options); }, journal,
-      progress, [&](const quant::Placement& unit) { return solve_unit(graph, unit, grams, options, pool); });
+      progress,
+      [&](const quant::Placement& unit, const Advance& advance) {
+        SolveOptions told = options;
+        told.layer.advance = advance;
+        return solve_unit(graph, unit, grams, told, pool);
+      });
 }
 
 quant::Placement part_of(const quant::Placement& placement, const std::vector<std::size_t>& weights) {

@@ -25,14 +25,14 @@ calibrate: {{data: calibration, holdout: {holdout}}}
 quantize:
   scheme: {scheme}
   method: {method}
-  ignore: [lm_head]
+  ignore: {ignore}
   blocks: {{inputs: {inputs}, activations: {activations}, memory: {memory}}}
 """
 count = 0
 
 
 def recipe(folder, name, **keys):
-    values = dict(model='model', text='text.txt', window=32, samples=6, batch=64, holdout=2, scheme='int4', method='gptq',
+    values = dict(model='model', text='text.txt', window=32, samples=6, batch=64, holdout=2, scheme='int4', method='gptq', ignore='[lm_head]',
                   inputs='quantized', activations='float32', memory=64)
     values.update(keys)
     path = os.path.join(folder, name + '.yaml')
@@ -153,6 +153,24 @@ with workplace() as folder:
     check(result.code == 0 and os.path.exists(os.path.join(out, 'config.json')), 'checkpoint', result.err)
     check(pare('inspect', out).code == 0, 'checkpoint', 'it does not open')
     count += 1
+
+    # Memory as it was foreseen, where one thing or another takes most: a wide head that stays float takes none, one that gets
+    # codes takes most of all; wide layers, whose matrices do.
+    for name, shape, more in (('wide', dict(hidden=256, intermediate=512, vocabulary=65536, tied=True), {}),
+                              ('wide-head', dict(hidden=256, intermediate=512, vocabulary=65536, tied=True), {'ignore': '[]'}),
+                              ('deep', dict(hidden=512, intermediate=3072, vocabulary=4096, tied=False), {})):
+        synthetic_llama.SHAPES[name] = dict(layers=2, heads=4, kv_heads=2, head=64, positions=256, **shape)
+        synthetic_llama.make(name, os.path.join(folder, name + '-model'))
+        out = os.path.join(folder, name)
+        result = pare('run', recipe(folder, name, model=name + '-model', window=128, samples=6, **more), '--out', out, '--json')
+        check(result.code == 0, name, result.err)
+        memory = next(p for p in result.json()['predictions'] if p['what'] == 'most memory allocated')
+        ratio = memory['predicted'] / memory['measured']
+        print(f"{name}: predicted {memory['predicted'] / 1e6:.0f} MB, measured {memory['measured'] / 1e6:.0f} MB, ratio {ratio:.2f}")
+        check(0.7 < ratio < 1.5, f'{name}: memory foreseen', memory)
+        count += 2
+        if name == 'wide':  # the head as float32 alone would be 67 MB
+            check(memory['measured'] < 130e6, f'{name}: a float head is never widened', memory)
 
     # What cannot be.
     with open(os.path.join(folder, 'short.txt'), 'w') as file:

@@ -21,6 +21,7 @@
 #include "recipes/blocks/journal_size.h"
 #include "recipes/quantize/graph_record.h"
 #include "tests/unit/datasets/temporary.h"
+#include "tests/unit/errors.h"
 #include "tests/unit/graphsurgeon/text_model.h"
 #include "tests/unit/test_paths.h"
 
@@ -142,12 +143,54 @@ TEST(Blocks, FilesHoldCodesAlone) {
     }
     EXPECT_TRUE(quant::audit(back->outcome.source, back->outcome.plan, back->outcome.quantized).passed());
   }
-  const std::int64_t foreseen = journal_bytes(whole, blocks, choices.spec);
+  const std::int64_t foreseen = disk_need(whole, blocks, choices.spec).blocks;
   EXPECT_GE(written - graphs, foreseen);
   // Norms, and every tensor begins at a multiple of 64 bytes.
   EXPECT_LE(written - graphs, foreseen + 64 * 200);
-  EXPECT_NO_THROW(check_journal_room(folder.file(""), foreseen));
-  EXPECT_THROW(check_journal_room(folder.file(""), std::int64_t{1} << 60), Error);
+  EXPECT_NO_THROW(check_room(folder.file(""), foreseen, "the blocks"));
+  EXPECT_EQ(thrown_by([&] { check_room(folder.file(""), std::int64_t{1} << 60, "the blocks"); }).code(),
+            ErrorCode::kDevice);
+}
+
+// Nothing of the head gets codes: it is passed on as views of the model's weights, its file holds a graph,
+// and the disk need counts no weight of it. The logits are those of the float model, in every bit.
+TEST(Blocks, AHeadThatStaysFloatIsNeverWidened) {
+  const TemporaryFolder folder;
+  ThreadPool pool(2);
+  for (const char* name : {"llama", "llama3"}) {  // a head of its own, and one that is the embedding
+    const Graph whole = family(name, true), plain = family(name, false);
+    QuantizeChoices choices;
+    choices.spec.weights = quant::weight_format("int4");
+    choices.spec.activations = {};
+    choices.spec.method = "rtn";
+    const std::vector<GraphBlock> blocks = find_blocks(whole);
+    EXPECT_FALSE(stays_float(whole, blocks.back(), choices, pool));
+    const DiskNeed coded = disk_need(whole, blocks, choices.spec);
+    quant::Rule rule;
+    rule.match.name = {"lm_head"};
+    rule.quantize = false;
+    choices.spec.rules = {rule};
+    EXPECT_TRUE(stays_float(whole, blocks.back(), choices, pool));
+    EXPECT_FALSE(stays_float(whole, blocks.front(), choices, pool));
+    EXPECT_LT(disk_need(whole, blocks, choices.spec).blocks, coded.blocks);
+
+    BlockAssembly assembly(whole);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      BlockOutcome made;
+      made.outcome.source = extract_block(whole, blocks[i], pool, BlockWeights::kViews);
+      made.outcome = compacted(std::move(made.outcome));
+      const std::string path = folder.file(blocks[i].name);
+      save_block(path, "key", made, whole);
+      EXPECT_LT(file_size(path), 40000u) << "no weights";
+      std::optional<BlockOutcome> back = load_block(path, "key", whole);
+      ASSERT_TRUE(back);
+      assembly.add(back->outcome, blocks[i].in == ValueId::kNone ? "" : whole.value(blocks[i].in).name,
+                   blocks[i].name);
+    }
+    const Graph joined = assembly.finish().quantized;
+    const Tensor ids = token_rows(1, 5);
+    EXPECT_TRUE(equal_bytes(run(joined, {ids}, pool).at(0), run(plain, {ids}, pool).at(0))) << name;
+  }
 }
 
 TEST(Blocks, NetsWithoutASingleValueBetweenLayersHaveNone) {
@@ -184,12 +227,16 @@ TEST(Blocks, NanInAWeightIsNamed) {
   ThreadPool pool(1);
   const std::vector<GraphBlock> blocks = find_blocks(whole);
   EXPECT_NO_THROW(extract_block(whole, blocks.at(0), pool));
-  try {
-    extract_block(whole, blocks.at(1), pool);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kBadFile);
-    EXPECT_NE(std::string(error.what()).find("model.layers.1.mlp.up_proj.weight"), std::string::npos);
+  for (const BlockWeights weights : {BlockWeights::kFloats, BlockWeights::kViews}) {
+    try {
+      extract_block(whole, blocks.at(1), pool, weights);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kBadFile);
+      EXPECT_NE(std::string(error.what()).find("'model.layers.1.mlp.up_proj.weight' has 1 NaN"),
+                std::string::npos)
+          << error.what();
+    }
   }
 }
 

@@ -44,19 +44,33 @@ Graph network() {
                             "h2 = MatMul(a1, w2) a2 = Relu(h2) y = MatMul(a2, w3) }");
 }
 
+class Counted final : public Progress {
+ public:
+  void begin(const std::string&, std::int64_t whole) override {
+    total = whole;
+    done = 0;
+  }
+  void advance(std::int64_t count) override {
+    EXPECT_GT(count, 0);
+    done += count;
+  }
+  std::int64_t total = 0, done = 0;
+};
+
 class LayerJournalTest : public testing::Test {
  protected:
   std::vector<quant::WeightPlan> plan(LayerJournal* journal, int stop_after, int* calls = nullptr) {
     int made = 0;
-    const auto one = [&](const quant::Placement& unit) {
+    const auto one = [&](const quant::Placement& unit, const Advance& advance) {
       if (made == stop_after) fail(ErrorCode::kInterrupted, "killed");
       ++made;
       if (calls != nullptr) *calls = made;
+      for (int i = 0; i < 7; ++i) advance(0.3);  // more than all: what a method thinks it is
       return quant::plan_weights(graph, unit, "search", pool);
     };
     return plan_layers(
-        graph, placement, [](const quant::Placement&) { return std::string("search"); }, journal,
-        no_progress(), one);
+        graph, placement, [](const quant::Placement&) { return std::string("search"); }, journal, counted,
+        one);
   }
   std::unique_ptr<LayerJournal> open(const std::string& base = "b") const {
     auto journal = std::make_unique<LayerJournal>(folder.file("layers"), base);
@@ -75,6 +89,7 @@ class LayerJournalTest : public testing::Test {
   }
 
   TemporaryFolder folder;
+  Counted counted;
   ThreadPool pool{1};
   Graph graph = network();
   quant::Placement placement = quant::place(graph, quant::Spec{});
@@ -83,6 +98,8 @@ class LayerJournalTest : public testing::Test {
 TEST_F(LayerJournalTest, ARunKilledAtAnyLayerGoesOnThere) {
   const std::vector<quant::WeightPlan> whole = plan(nullptr, -1);
   ASSERT_EQ(whole.size(), static_cast<std::size_t>(kLayers));
+  EXPECT_EQ(counted.total, 48 + 64 + 64 + 24);  // weights
+  EXPECT_EQ(counted.done, counted.total);
   for (int stop = 0; stop <= kLayers; ++stop) {
     remove_tree(folder.file("layers"));
     if (stop < kLayers) {
@@ -93,6 +110,7 @@ TEST_F(LayerJournalTest, ARunKilledAtAnyLayerGoesOnThere) {
     int calls = 0;
     const std::vector<quant::WeightPlan> rest = plan(open().get(), -1, &calls);
     EXPECT_EQ(calls, kLayers - stop);
+    EXPECT_EQ(counted.done, counted.total);
     expect_same(rest, whole);
   }
 }
