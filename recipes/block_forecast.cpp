@@ -57,10 +57,11 @@ std::vector<Linear> layers_of(const Graph& graph, const GraphBlock& block, const
 }
 
 // Outputs of a batch, of both models and as one is compared: logits are wide.
+constexpr double kOutputCopies = 3;
 double output_bytes(const Graph& graph, const Dataset& data) {
   double bytes = 0;
   for (const ValueId id : graph.outputs) {
-    double one = 3 * 4;
+    double one = kOutputCopies * 4;
     const Shape& shape = graph.value(id).shape;
     for (std::size_t d = 1; d < shape.dims.size(); ++d) {
       const Shape& input = data.inputs().at(0).shape;
@@ -87,6 +88,7 @@ double matrix_bytes(const quant::Spec& spec) {
 struct Rehearsal {
   double forward = 0, moments = 0;  // seconds a sample, of the first block
   double solve = 0;                 // seconds a unit of work (work_of)
+  double matrices = 0;              // bytes of those that are held while layers are solved
 };
 
 double work_of(double rows, double ins, bool squared) { return rows * ins * (squared ? ins : 1); }
@@ -111,6 +113,7 @@ Rehearsal rehearse(const Graph& part, const QuantizeChoices& choices, Dataset& d
     start = Clock::now();
     grams = LayerGrams::collect(part, placement, data, pool, nullptr);
     result.moments = since(start) / samples;
+    result.matrices = static_cast<double>(LayerGrams::forecast(part, placement, data).held);
   }
   const auto size = [&](const quant::WeightSite& site) {
     return subgraph_at(part, site.path).value(site.value).constant.size();
@@ -198,7 +201,12 @@ Forecast forecast_blocks(RunState& state) {
       static_cast<double>(width) * (r.quantize->blocks->activations == "bfloat16" ? 2 : 4);
   double activations = sample_bytes * static_cast<double>(count);
   if (activations > static_cast<double>(r.quantize->blocks->memory) * 1048576) activations = 0;
-  const double quantizing = before + rehearsed + more * kBlockCopies + activations + layer_bytes;
+  // A head with codes computes logits while its matrix is collected.
+  const bool wide = !stays_float(graph, blocks.back(), choices, state.pool());
+  const double collecting =
+      rehearsed + more * kBlockCopies + (wide ? output_bytes(graph, *whole) / kOutputCopies : 0);
+  const double solved = static_cast<double>(most) + one.matrices + layer_bytes;
+  const double quantizing = before + activations + std::max(collecting, solved);
   const auto model = static_cast<double>(disk_need(graph, blocks, choices.spec).model);
   const double writing =
       before + (model > static_cast<double>(kStreamedWeights) ? 0 : kMessageCopies * model);
