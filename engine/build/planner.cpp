@@ -5,6 +5,7 @@
 #include "engine/base/error.h"
 #include "engine/build/lower_cpu.h"
 #include "engine/build/lowering.h"
+#include "engine/build/plan_forms.h"
 #include "engine/numeric/convert.h"
 #include "engine/ops/integer/qlinear.h"
 
@@ -229,6 +230,7 @@ void set_precision(PlanOptions& options, const std::string& precision) {
 }
 
 EnginePlan plan_lowered(Graph lowered, const PlanOptions& options) {
+  planning::expand_lowered(lowered);
   planning::merge_products(lowered);
   EnginePlan plan = planning::Planner(std::move(lowered), options).run();
   hash_weights(plan);
@@ -239,8 +241,11 @@ EnginePlan make_plan(const Graph& graph, const PlanOptions& options) {
   LowerOptions lower;
   lower.integer = options.integer;
   lower.tensor_cores = true;
-  const Lowered lowered = lower_for_cpu(graph, lower);
+  Graph source = graph;
+  planning::expand_before_lowering(source);
+  const Lowered lowered = lower_for_cpu(source, lower);
   Graph copy = *lowered.graph;
+  planning::expand_lowered(copy);
   planning::merge_products(copy);
   planning::quantize_before_pools(copy);
   planning::Planner planner(std::move(copy), options);

@@ -1,0 +1,209 @@
+// Operators that a plan writes by others compute what they did.
+//
+// Tolerance as in engine_plan_test.cpp: float32 plans differ by the order of sums (Resize also rounds between
+// its axes, 2^-24 each), 80 dB; float16 rounds every stored value to 2^-12 relative at most. An LSTM stores
+// its state at each of 5 steps, errors pass through gates whose derivatives stay below 1: 5 * 4 roundings as
+// squares are 59 dB, 45 asked for.
+#include "engine/build/plan_forms.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "engine/base/error.h"
+#include "engine/build/make_plan.h"
+#include "engine/build/plan_reference.h"
+#include "engine/ir/schema.h"
+#include "engine/run/session.h"
+#include "tests/unit/build/add_op.h"
+
+namespace pare {
+namespace {
+
+Tensor normal_values(const Dims& dims, unsigned seed) {
+  Tensor t = Tensor::allocate(DType::kF32, dims);
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  for (std::int64_t i = 0; i < t.size(); ++i) t.mut<float>()[i] = normal(rng);
+  return t;
+}
+
+struct Net {
+  Graph graph;
+  int count = 0;
+  ValueId input(const Dims& dims) {
+    Value v;
+    v.name = v.origin = "x" + std::to_string(graph.inputs.size());
+    v.dtype = DType::kF32;
+    v.shape = Shape(dims);
+    graph.inputs.push_back(graph.add_value(v));
+    return graph.inputs.back();
+  }
+  ValueId op(const char* name, std::vector<ValueId> in, Attributes attrs = {}) {
+    return add_op(graph, name, ++count, std::move(in), std::move(attrs));
+  }
+  ValueId constant(Tensor t) { return graph.add_constant("c" + std::to_string(++count), std::move(t)); }
+  ValueId normal(const Dims& dims) { return constant(normal_values(dims, static_cast<unsigned>(++count))); }
+  ValueId ints(const std::vector<std::int64_t>& v) { return constant(Tensor::ints(v)); }
+};
+
+using Ints = std::vector<std::int64_t>;
+
+double sqnr(const Tensor& want, const Tensor& got) {
+  EXPECT_EQ(want.dims(), got.dims());
+  double signal = 0, noise = 0;
+  for (std::int64_t i = 0; i < want.size(); ++i) {
+    const auto a = static_cast<double>(want.as<float>()[i]), d = a - static_cast<double>(got.as<float>()[i]);
+    signal += a * a;
+    noise += d * d;
+  }
+  return noise == 0 ? 999 : 10 * std::log10(signal / noise);
+}
+
+void expect_same(Net& net, const std::vector<ValueId>& outputs, const std::string& what) {
+  SCOPED_TRACE(what);
+  net.graph.outputs = outputs;
+  infer_shapes(net.graph);
+  std::vector<Tensor> inputs;
+  for (const ValueId id : net.graph.inputs)
+    inputs.push_back(normal_values(net.graph.value(id).shape.sizes(), 77));
+  ThreadPool pool(2);
+  Session session(std::make_shared<const Graph>(net.graph), {&pool, true, false});
+  const std::vector<Tensor> want = session.run(inputs);
+  for (const DType precision : {DType::kF32, DType::kF16}) {
+    PlanOptions options;
+    options.precision = precision;
+    const std::vector<Tensor> got = run_plan_reference(make_plan(net.graph, options), inputs);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t o = 0; o < want.size(); ++o)
+      EXPECT_GT(sqnr(want[o], got[o]), precision == DType::kF32 ? 80 : 45)
+          << name(precision) << " output " << o;
+  }
+}
+
+TEST(PlanForms, Resizing) {
+  for (const char* mode : {"nearest", "linear", "cubic"})
+    for (const char* coordinates : {"half_pixel", "asymmetric", "align_corners"})
+      for (const auto& [h, w] : {std::pair<std::int64_t, std::int64_t>{10, 18}, {7, 4}, {5, 13}}) {
+        Net net;
+        const ValueId x = net.input({2, 3, 5, 6});
+        const ValueId y = net.op(
+            "Resize", {x, ValueId::kNone, ValueId::kNone, net.ints({2, 3, h, w})},
+            {{"mode", std::string(mode)}, {"coordinate_transformation_mode", std::string(coordinates)}});
+        expect_same(net, {y}, fmt::format("{} {} {}x{}", mode, coordinates, h, w));
+      }
+  // Between convolutions maps stay channels-last.
+  Net net;
+  const ValueId a =
+      net.op("Conv", {net.input({1, 8, 6, 6}), net.normal({8, 8, 3, 3})}, {{"pads", Ints{1, 1, 1, 1}}});
+  const ValueId big =
+      net.op("Resize", {a, ValueId::kNone, net.constant(Tensor::from<float>(DType::kF32, {4}, {1, 1, 2, 2}))},
+             {{"mode", std::string("linear")}});
+  expect_same(net, {net.op("Conv", {big, net.normal({16, 8, 1, 1})})}, "between convolutions");
+}
+
+TEST(PlanForms, PoolsOfPlainMapsAndOfOneAxis) {
+  for (const char* kind : {"MaxPool", "AveragePool"}) {
+    const auto pool = [&](const Dims& x, Attributes attrs) {
+      Net net;
+      expect_same(net, {net.op(kind, {net.input(x)}, std::move(attrs))},
+                  fmt::format("{} rank {}", kind, x.size()));
+    };
+    pool({2, 3, 9, 8}, {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}});
+    pool({1, 4, 7, 7},
+         {{"kernel_shape", Ints{2, 3}}, {"strides", Ints{2, 2}}, {"ceil_mode", std::int64_t{1}}});
+    pool({2, 5, 31}, {{"kernel_shape", Ints{4}}, {"strides", Ints{3}}, {"pads", Ints{1, 2}}});
+  }
+  for (const char* kind : {"GlobalMaxPool", "GlobalAveragePool"})
+    for (const Dims& x : {Dims{2, 8, 5, 3}, Dims{2, 8, 17}}) {
+      if (x.size() == 3 && kind[6] == 'A') continue;  // no layer, and no model with one
+      Net net;
+      expect_same(net, {net.op(kind, {net.input(x)})}, fmt::format("{} rank {}", kind, x.size()));
+    }
+}
+
+TEST(PlanForms, ReductionsOfAnyAxes) {
+  for (const char* kind : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin"})
+    for (const Ints& axes : {Ints{0}, Ints{1}, Ints{-2}, Ints{0, 2}, Ints{1, 2, 3}, Ints{3}})
+      for (const std::int64_t keep : {0, 1}) {
+        Net net;
+        const ValueId y =
+            net.op(kind, {net.op("Tanh", {net.input({3, 4, 5, 6})}), net.ints(axes)}, {{"keepdims", keep}});
+        expect_same(net, {net.op("Exp", {y})},
+                    fmt::format("{} of {} axes, the first {}", kind, axes.size(), axes[0]));
+      }
+  Net all;
+  expect_same(all, {all.op("ReduceMax", {all.input({3, 4, 5})})}, "every axis");
+}
+
+TEST(PlanForms, Padding) {
+  for (const char* mode : {"constant", "reflect", "edge", "wrap"})
+    for (const Ints& pads : {Ints{0, 0, 2, 1, 0, 0, 3, 0}, Ints{0, 1, 0, 2, 0, 1, 0, 2}}) {
+      Net net;
+      std::vector<ValueId> in = {net.input({2, 3, 5, 6}), net.ints(pads)};
+      if (std::string(mode) == "constant") in.push_back(net.constant(Tensor::scalar(-1.5F)));
+      expect_same(net, {net.op("Pad", in, {{"mode", std::string(mode)}})}, mode);
+    }
+  Net some;  // of named axes
+  expect_same(some,
+              {some.op("Pad", {some.input({4, 7}), some.ints({3, 2}), ValueId::kNone, some.ints({-1})},
+                       {{"mode", std::string("reflect")}})},
+              "one axis");
+}
+
+TEST(PlanForms, ConvolutionsOfOneAxis) {
+  for (const std::int64_t group : {1, 8}) {
+    Net net;
+    const ValueId y =
+        net.op("Conv", {net.input({2, 8, 33}), net.normal({16, 8 / group, 5}), net.normal({16})},
+               {{"strides", Ints{2}}, {"pads", Ints{2, 1}}, {"group", group}});
+    expect_same(net, {net.op("Relu", {y})}, fmt::format("group {}", group));
+  }
+}
+
+TEST(PlanForms, TransposedConvolutionsThatOnlyMove) {
+  Net net;
+  const ValueId y =
+      net.op("ConvTranspose", {net.input({2, 8, 5, 6}), net.normal({8, 3, 2, 3}), net.normal({3})},
+             {{"strides", Ints{2, 3}}});
+  expect_same(net, {net.op("Sigmoid", {y})}, "kernel 2x3");
+  Net plain;
+  expect_same(plain,
+              {plain.op("ConvTranspose", {plain.input({1, 8, 4, 4}), plain.normal({8, 16, 2, 2})},
+                        {{"strides", Ints{2, 2}}})},
+              "without a bias");
+  Net overlapping;  // pixels that overlap would have to be summed
+  overlapping.graph.outputs = {
+      overlapping.op("ConvTranspose", {overlapping.input({1, 8, 4, 4}), overlapping.normal({8, 4, 3, 3})},
+                     {{"strides", Ints{2, 2}}})};
+  infer_shapes(overlapping.graph);
+  EXPECT_THROW(make_plan(overlapping.graph), Error);
+}
+
+TEST(PlanForms, LstmStepByStep) {
+  for (const bool bias : {true, false}) {
+    Net net;
+    const ValueId x = net.input({5, 2, 12}), h = net.input({1, 2, 16}), c = net.input({1, 2, 16});
+    Attributes attrs{{"hidden_size", std::int64_t{16}}};
+    Node node;
+    node.op = "LSTM";
+    node.name = "cell";
+    node.in = {x, net.constant(normal_values({1, 64, 12}, 1)), net.constant(normal_values({1, 64, 16}, 2))};
+    if (bias) node.in.push_back(net.constant(normal_values({1, 128}, 3)));
+    if (bias) node.in.insert(node.in.end(), {ValueId::kNone, h, c});
+    node.attrs = attrs;
+    for (const char* out : {"all", "last", "cells"}) {
+      Value v;
+      v.name = out;
+      node.out.push_back(net.graph.add_value(v));
+    }
+    const std::vector<ValueId> outputs = node.out;
+    net.graph.add_node(std::move(node));
+    if (!bias) net.graph.inputs.resize(1);
+    expect_same(net, outputs, bias ? "with bias and states" : "from zeros");
+  }
+}
+
+}  // namespace
+}  // namespace pare
