@@ -38,9 +38,10 @@ class Bench final : public Command {
 
   int run(Context& context) override {
     if (contexts_ < 1 || contexts_ > 64) fail(ErrorCode::kUsage, "--contexts counts from 1 to 64");
-    if (batch_ < 1 || warmup_ < 0 || iterations_ < 0)
+    if ((batch_ < 1 && batch_ != kNotGiven) || warmup_ < 0 || iterations_ < 0)
       fail(ErrorCode::kUsage, "--batch, --warmup and --iterations count: batch from 1, the others from 0");
     if (model_kind(path_) == ModelKind::kEngine) return bench_engine(context);
+    if (batch_ == kNotGiven) batch_ = 1;
     if (context.options().device.rfind("cuda", 0) == 0)
       throw make_error(ErrorCode::kUnsupported, "a model is timed on the CPU only, not on --device {}",
                        context.options().device)
@@ -114,16 +115,25 @@ class Bench final : public Command {
   // --batch and --input-shape choose another shape of the engine's profile.
   std::vector<Tensor> engine_bench_inputs(Context& context, const Engine& engine) const {
     const EngineFile& file = engine.file();
-    if (file.graph == nullptr || (batch_ == 1 && shapes_.empty()))
-      return random_engine_inputs(file.plan, context.seed());
+    if (batch_ == kNotGiven && shapes_.empty()) return random_engine_inputs(file.plan, context.seed());
     std::vector<std::pair<std::string, Dims>> shapes;
     for (const int id : file.plan.inputs) {
       const PlanTensor& t = file.plan.tensors[static_cast<std::size_t>(id)];
       shapes.emplace_back(t.name, t.dims);
-      if (batch_ != 1 && !t.dims.empty()) shapes.back().second[0] = batch_;
+      if (batch_ != kNotGiven && !t.dims.empty()) shapes.back().second[0] = batch_;
+      for (const std::string& text : shapes_) {
+        const auto given = parse_input_shape(text);
+        if (given.first == t.name) shapes.back().second = given.second;
+      }
+      if (file.graph == nullptr && shapes.back().second != t.dims)
+        throw make_error(ErrorCode::kUsage,
+                         "input '{}' of {} was asked for, the engine was built for {} alone", t.name,
+                         to_string(shapes.back().second), to_string(t.dims))
+            .at(path_)
+            .hint("build it with --batch, or with --profile for several");
     }
-    for (const std::string& text : shapes_) shapes.push_back(parse_input_shape(text));
-    return synthetic_inputs(model_inputs(*file.graph), batch_, shapes, context.seed());
+    if (file.graph == nullptr) return random_engine_inputs(file.plan, context.seed());
+    return synthetic_inputs(model_inputs(*file.graph), 1, shapes, context.seed());
   }
 
   void bench_together(Context& context, EngineRunner& first, const std::vector<Tensor>& inputs, int repeats) {
@@ -205,7 +215,8 @@ class Bench final : public Command {
 
   std::string path_, device_;
   std::vector<std::string> shapes_;
-  std::int64_t batch_ = 1, iterations_ = 0, warmup_ = 3, contexts_ = 1;
+  static constexpr std::int64_t kNotGiven = -1;
+  std::int64_t batch_ = kNotGiven, iterations_ = 0, warmup_ = 3, contexts_ = 1;
   bool profile_ = false, fake_ = false;
 };
 

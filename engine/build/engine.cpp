@@ -90,7 +90,10 @@ EngineRunner& Engine::at(const std::vector<Tensor>& inputs) {
   if (shapes_.size() >= kMostShapes) shapes_.pop_back();
   Shape made;
   made.dims = dims;
-  made.runner = options_.backend->load(prepared == file_.more.end() ? make(sizes) : *prepared, main_.get());
+  const EnginePlan plan = prepared == file_.more.end() ? make(sizes) : *prepared;
+  check_fits(plan, dims.empty() || dims[0].empty() ? 1 : dims[0][0], options_.backend->facts().free_bytes,
+             true);
+  made.runner = options_.backend->load(plan, main_.get());
   shapes_.push_front(std::move(made));
   return *shapes_.front().runner;
 }

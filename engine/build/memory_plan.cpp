@@ -97,8 +97,9 @@ std::int64_t largest_batch(const EnginePlan& plan, std::int64_t batch, std::int6
   return std::max<std::int64_t>((bytes - m.weights - m.workspace) / each, 0);
 }
 
-void check_fits(const EnginePlan& plan, std::int64_t batch, std::int64_t bytes) {
+void check_fits(const EnginePlan& plan, std::int64_t batch, std::int64_t bytes, bool lent) {
   const PlannedMemory m = planned_memory(plan);
+  if (lent) bytes += m.weights;
   if (m.peak() <= bytes) return;
   const std::int64_t most = largest_batch(plan, batch, bytes);
   const auto mb = [](std::int64_t n) { return static_cast<double>(n) / 1e6; };

@@ -27,7 +27,8 @@ PlannedMemory planned_memory(const EnginePlan& plan);
 // About how many samples fit into `bytes` when the plan is for `batch`: activations, inputs and outputs grow
 // with the batch, the rest does not.
 std::int64_t largest_batch(const EnginePlan& plan, std::int64_t batch, std::int64_t bytes);
-// Error kDevice, naming the largest batch that fits, when the plan needs more than `bytes`.
-void check_fits(const EnginePlan& plan, std::int64_t batch, std::int64_t bytes);
+// Error kDevice, naming the largest batch that fits, when the plan needs more than `bytes`. `lent`: its
+// weights are on the device already.
+void check_fits(const EnginePlan& plan, std::int64_t batch, std::int64_t bytes, bool lent = false);
 
 }  // namespace pare

@@ -68,6 +68,8 @@ EngineSessions::Ready& EngineSessions::ready(const std::shared_ptr<const Graph>&
   EngineRunner* like = nullptr;
   for (const Ready& other : ready_)
     if (other.graph == graph) like = other.runner.get();
+  check_fits(plan, dims.empty() || dims[0].empty() ? 1 : dims[0][0], backend_.facts().free_bytes,
+             like != nullptr);
   made.runner = backend_.load(plan, like);
   if (ready_.size() >= kMostReady) ready_.pop_back();
   ready_.push_front(std::move(made));

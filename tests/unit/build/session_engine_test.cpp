@@ -36,8 +36,13 @@ class ReferenceRunner final : public EngineRunner {
 class ReferenceBackend final : public EngineBackend {
  public:
   int loaded = 0;
+  std::int64_t free_bytes = std::int64_t{1} << 30;
   std::vector<BackendPart> parts() override { return {}; }
-  DeviceFacts facts() override { return {}; }
+  DeviceFacts facts() override {
+    DeviceFacts facts;
+    facts.free_bytes = free_bytes;
+    return facts;
+  }
   TuneReport tune(EnginePlan&, const TuneOptions&) override { return {}; }
   CompileReport compile(EnginePlan&, const std::vector<std::string>&, int) override { return {}; }
   void adopt(EnginePlan& plan, const EnginePlan&) override {
@@ -153,6 +158,27 @@ TEST(SessionEngine, PlansAreKept) {
   EXPECT_EQ(sessions.runs(), 3);
   EXPECT_TRUE(equal_bytes(first[0], again[0]));  // whatever came between
   EXPECT_FALSE(equal_bytes(first[0], second[0]));
+}
+
+// More than the device has is an error that names what would fit, not a run on the CPU.
+TEST(SessionEngine, TooLittleMemoryIsSaid) {
+  ReferenceBackend backend;
+  backend.free_bytes = 100 << 10;
+  EngineSessions sessions(backend);
+  const OnDevice on(&sessions);
+  const Graph graph = test::bert(1, 8);
+  ThreadPool pool(1);
+  SessionOptions options;
+  options.pool = &pool;
+  Session session(lower_for_cpu(graph).graph, options);
+  try {
+    session.run({random_input(graph.value(graph.inputs[0]), 1)});
+    FAIL() << "it ran";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDevice);
+    EXPECT_NE(std::string(error.what()).find("at batch 8"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(backend.loaded, 0);
 }
 
 // What the device has no layer for runs on the CPU, and the reason is kept.
