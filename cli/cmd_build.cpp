@@ -457,6 +457,9 @@ class Build final : public Command {
     std::vector<TimingCache::Entry> entries;
     if (known != nullptr && known->size() == plans.size()) {
       entries = *known;
+    } else if (how.require_cached) {
+      throw make_error(ErrorCode::kUnsupported, "how fast the whole graphs are is not in the timing cache")
+          .hint("build once without --require-cached-tactics");
     } else {
       for (const double ms :
            measured_milliseconds(backend, plans, random_engine_inputs(*plans[0], context.seed()))) {
