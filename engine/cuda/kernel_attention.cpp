@@ -343,6 +343,8 @@ AttentionCode attention_code(const EnginePlan& plan, const PlanLayer& layer) {
                 {"NAN_ZERO", layer.nan_zero ? "true" : "false"},
                 {"EXACT", layer.post.empty() ? "false" : "true"},
                 {"POST", post},
+                {"UNITS", number(pairs_of_codes ? 1 / layer.post[0].x : 1)},
+                {"POST_OF_UNITS", pairs_of_codes ? "" : post},
                 {"PACK", pairs_of_codes ? "pack_codes_" : "pack_"},
                 {"EIGHT", brain ? "" : kEightCodes},
                 {"OUT", bits(out) == 8 ? "finish_" : ""}};

@@ -275,7 +275,7 @@ KernelSource mma_kernel(const EnginePlan& plan, const PlanLayer& layer, const Se
   words.emplace_back("LOAD_A", fill(u.s.conv ? kConvLoad : kGemmLoad, words));
   words.emplace_back("SPLIT", splits > 1 ? kSplit : "");
   words.emplace_back("ADD_PARTS", splits > 1 ? add_parts_code() : "");
-  source.code = activation_code(layer.epilogue.act) + fill(kText, words);
+  source.code = activation_code(layer.epilogue.act, type_of(plan, layer.out[0])) + fill(kText, words);
   return source;
 }
 

@@ -61,9 +61,24 @@ $SHARED$
   if (group == 2) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (tid == 256) {
+      constexpr u32 ROW_MATES = CN == 1 ? 1u : 1u | 1u << CM, COLUMN_MATES = (1u << CM) - 1;
+      auto weights = [&](int step, int s, int n0) {
+        const u32 b = base + s * STAGE + BM * KB + rm * (BN / CM * KB);
+        expect_(full + 8 * s, STAGE);
+        if (CM == 1)
+          fetch_(b, &map_w, full + 8 * s, step * KS, n0, 0);
+        else
+          fetch_for_all_(b, &map_w, full + 8 * s, step * KS, n0 + rm * (BN / CM), 0, COLUMN_MATES << rn * CM);
+      };
+      constexpr int AHEAD = $EARLY$ ? STEPS < STAGES ? STEPS : STAGES : 0;
+      // Weights are written by nobody: their first tiles come while the kernel in front finishes.
+      if (AHEAD > 0 && begin < TILES) {
+        int m0, n0;
+        place(begin, m0, n0);
+        for (int step = 0; step < AHEAD; ++step) weights(step, step, n0);
+      }
       await_(eager);
       int at = 0;
-      constexpr u32 ROW_MATES = CN == 1 ? 1u : 1u | 1u << CM, COLUMN_MATES = (1u << CM) - 1;
       for (int tile = begin; tile < TILES; tile += stride) {
         int m0, n0;
         place(tile, m0, n0);
@@ -71,13 +86,9 @@ $SHARED$
         for (int step = 0; step < STEPS; ++step, ++at) {
           const int s = at % STAGES;
           if (at >= STAGES) pass_(empty + 8 * s, (at / STAGES - 1) & 1);
-          expect_(full + 8 * s, STAGE);
-          const u32 a = base + s * STAGE + rn * (BM / CN * KB), b = base + s * STAGE + BM * KB + rm * (BN / CM * KB);
+          if (at >= AHEAD) weights(step, s, n0);
+          const u32 a = base + s * STAGE + rn * (BM / CN * KB);
           $FETCH$
-          if (CM == 1)
-            fetch_(b, &map_w, full + 8 * s, step * KS, n0, 0);
-          else
-            fetch_for_all_(b, &map_w, full + 8 * s, step * KS, n0 + rm * (BN / CM), 0, COLUMN_MATES << rn * CM);
         }
       }
     }
@@ -174,7 +185,8 @@ std::vector<KernelSource> pingpong_kernels(const EnginePlan& plan, const PlanLay
     source.shared_bytes = stages * stage + 1024;
     source.maps = {wgmma_x_map(layer, u, bm / t.cn), wgmma_w_map(u, t.n / t.cm)};
     source.code =
-        activation_code(layer.epilogue.act) + wgmma_helpers(u, t.n, source.cluster) +
+        activation_code(layer.epilogue.act, type_of(plan, layer.out[0])) +
+        wgmma_helpers(u, t.n, source.cluster) +
         fill(kText,
              {{"PARAMS", parameters(plan, layer, source)},
               {"FRAGMENTS", fragment_code(plan, layer, "group")},
@@ -190,6 +202,7 @@ std::vector<KernelSource> pingpong_kernels(const EnginePlan& plan, const PlanLay
               {"FETCH", wgmma_fetch_code(layer, u, "step", "a", "m0 + rn * (BM / CN)", "full + 8 * s", "0",
                                          "CN == 1 ? 0u : ROW_MATES << rm")},
               {"SHAPE", source.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1)", source.cluster) : ""},
+              {"EARLY", early_weights(plan, layer)},
               {"CM", n(t.cm)},
               {"CN", n(t.cn)},
               {"MI", n(t.mi)},
@@ -200,7 +213,7 @@ std::vector<KernelSource> pingpong_kernels(const EnginePlan& plan, const PlanLay
               {"K", n(u.s.k)},
               {"TILES_M", n(tiles_m)},
               {"TILES_N", n(tiles_n)},
-              {"SHARED", lane_stats_shared(layer) + columns_shared(layer, 2)}});
+              {"SHARED", lane_stats_shared(layer, 2) + columns_shared(layer, 2)}});
     sources.push_back(std::move(source));
   }
   return sources;

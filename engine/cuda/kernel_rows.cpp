@@ -8,6 +8,16 @@
 namespace pare::cuda {
 namespace {
 
+// What is stored for the code of v: store_ rounds E4M3 itself. The reciprocal of the step is what products
+// multiply by too.
+std::string stored_code(const ProgramStep& step, const std::string& v) {
+  const auto type = static_cast<DType>(static_cast<int>(step.z));
+  const std::string scaled = fmt::format("({} * {})", v, number(1 / step.x));
+  if (type == DType::kE4M3FN) return scaled;
+  return fmt::format("clip_(rintf({}) + {}, {}, {})", scaled, number(step.y), number(code_low(type)),
+                     number(code_high(type)));
+}
+
 // `threads` share a row; rows_per_block of them in a block.
 KernelSource rows_kernel(const EnginePlan& plan, const PlanLayer& layer, const ProgramCode& code, int w,
                          int threads) {
@@ -94,7 +104,12 @@ struct Least {{ __device__ float operator()(float a, float b) const {{ return mi
     value = "(x[k][e] - mean) * scale";
   }
   const auto post = [&](std::string v) {
-    for (const ProgramStep& step : layer.post) v = step_expression(step, {v});
+    for (std::size_t i = 0; i < layer.post.size(); ++i) {
+      const ProgramStep& step = layer.post[i];
+      const bool stored = i + 1 == layer.post.size() && step.op == "Quantize" &&
+                          static_cast<DType>(static_cast<int>(step.z)) == type_of(plan, layer.out[0]);
+      v = stored ? stored_code(step, v) : step_expression(step, {v});
+    }
     return v;
   };
   if (reduces) {
@@ -122,7 +137,7 @@ struct Least {{ __device__ float operator()(float a, float b) const {{ return mi
       step.y = layer.copy_zero;
       step.z = static_cast<double>(static_cast<int>(type_of(plan, layer.out.back())));
       t += fmt::format("    float q[{0}];\n#pragma unroll\n    for (int e = 0; e < {0}; ++e) q[e] = {1};\n",
-                       w, step_expression(step, {"y[e]"}));
+                       w, stored_code(step, "y[e]"));
       t += code.store_output(layer.out.size() - 1, w, "q");
     }
     t += "  }\n";

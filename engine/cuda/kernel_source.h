@@ -70,6 +70,9 @@ std::vector<KernelSource> pingpong_kernels(const EnginePlan& plan, const PlanLay
 // Convolutions of stride 1 on wgmma whose windows overlap in shared memory: small pixels, 3x3 layers.
 std::vector<KernelSource> window_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                          std::string& why_not);
+// The same where two or three warpgroups share a tile, which is larger and finished by all of them.
+std::vector<KernelSource> shared_tile_kernels(const EnginePlan& plan, const PlanLayer& layer,
+                                              std::string& why_not);
 std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                             std::string& why_not);
 // All of them for this layer; why_not quotes each group that gives none.
@@ -85,7 +88,11 @@ std::string number(double value);  // a float literal, infinities and NaN includ
 std::string fill(std::string text, const std::vector<std::pair<std::string, std::string>>& words);
 // "const F16* __restrict__ in0, ..., float* __restrict__ out0", and the views in order.
 std::string parameters(const EnginePlan& plan, const PlanLayer& layer, KernelSource& source);
-// float activation_(float v): the epilogue's; and float finish_(float v) on 8 bit outputs.
-std::string activation_code(const Activation& act);
+// float activation_(float v): the epilogue's, as exact as results stored in `out` can show.
+std::string activation_code(const Activation& act, DType out);
+// log2 Phi(-a), a >= 0, as a polynomial, lowest power first. With it x Phi(x) = max(x, 0) - |x| Phi(-|x|) is
+// off by at most 0.6 of half a unit in the last place of a float16; for codes by 8.1e-5, and 0.5 % of its
+// value (half a unit of E4M3 is 3 to 6 %). Empty: float32 asks for more.
+std::vector<float> gelu_tail(DType out);
 
 }  // namespace pare::cuda

@@ -96,6 +96,7 @@ $FINISH$
 $STATS$
 $COLUMNS$
 $RESIDUAL$
+$ASK$
     $ACC$ sum[MI][$NR$];
 #pragma unroll
     for (int i = 0; i < MI; ++i)
@@ -211,6 +212,14 @@ const char* kAddNear = R"CUDA(
 // With at most so many steps a tile is its beginning and end, not its sums.
 constexpr std::int64_t kFewSteps = 8;
 
+// One piece of the output a thread: what it takes from memory is on its way while sums are made.
+const char* kAsk = R"CUDA(
+    if (tid < BM / SPLITS * (BN / $V$)) {
+      const int r = tid / (BN / $V$) + split * (BM / SPLITS), c = tid % (BN / $V$) * $V$;
+      if (m0 + r < M && n0 + c < N) ask_(n0 + c, batch * (i64)$STEP_D$ + (i64)(m0 + r) * $LDD$ + n0 + c);
+    }
+)CUDA";
+
 struct Tile {
   int mi, groups, n, cluster;
   int m() const { return 64 * mi * groups; }
@@ -248,6 +257,7 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
   // With few steps the residual takes longest: asked for before everything else.
   const bool loaded =
       direct && u.steps <= kFewSteps && fragment_residual_registers(plan, layer, t.mi, t.n) > 0;
+  const bool asked = c.near && t.m() / c.splits * (t.n / u.width) <= 128 * t.groups;
   const int sums = direct ? 0 : t.m() * (t.n + 8) * 4;
   source.shared_bytes = std::max(c.stages * (t.m() + t.n) * u.bytes, sums) + 1024;
   source.maps = {wgmma_x_map(layer, u, t.m()), wgmma_w_map(u, t.n / t.cluster)};
@@ -255,7 +265,7 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
   const auto n = [](std::int64_t v) { return std::to_string(v); };
   std::vector<std::pair<std::string, std::string>> words = {
       {"PARAMS", parameters(plan, layer, source)},
-      {"FINISH", finish_code(plan, layer, u.width)},
+      {"FINISH", finish_code(plan, layer, u.width, asked)},
       {"STATS", stats_code(layer)},
       {"ACC", integer ? "int" : "float"},
       {"R", integer ? "r" : "f"},
@@ -290,14 +300,14 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
       {"STEP_D", n(u.s.batch > 1 ? u.s.step_d : 0)},
       {"LDD", n(u.s.ldd)},
       {"V", n(u.width)},
-      {"EARLY", plan.tensors[static_cast<std::size_t>(layer.in[1].tensor)].role == PlanRole::kWeight
-                    ? "true"
-                    : "false"}};
+      {"EARLY", early_weights(plan, layer)}};
+  words.emplace_back("ASK", asked ? fill(kAsk, words) : "");
   words.emplace_back("SPLIT", c.near ? kNear : c.splits > 1 ? kSplit : "");
   words.emplace_back("ADD_PARTS", c.near ? kAddNear : c.splits > 1 ? add_parts_code() : "");
   words.emplace_back("END",
                      direct ? "    SYNC_();\n" + fragment_code(plan, layer, "0", loaded) : fill(kEnd, words));
-  source.code = activation_code(layer.epilogue.act) + wgmma_helpers(u, t.n, t.cluster) + fill(kText, words);
+  source.code = activation_code(layer.epilogue.act, type_of(plan, layer.out[0])) +
+                wgmma_helpers(u, t.n, t.cluster) + fill(kText, words);
   return source;
 }
 

@@ -182,7 +182,8 @@ std::vector<KernelSource> window_kernels(const EnginePlan& plan, const PlanLayer
     if (source.grid[1] > 65535) continue;
     source.shared_bytes = t.shared_bytes;
     const bool loaded = fragment_residual_registers(plan, layer, 1, t.n) > 0;
-    source.code = activation_code(layer.epilogue.act) + wgmma_helpers(s.u, t.n, 1) +
+    source.code = activation_code(layer.epilogue.act, type_of(plan, layer.out[0])) +
+                  wgmma_helpers(s.u, t.n, 1) +
                   fill(kText, {{"PARAMS", parameters(plan, layer, source)},
                                {"FRAGMENTS", fragment_code(plan, layer, "0", loaded)},
                                {"RESIDUAL", loaded ? fragment_residual_code(plan, layer) : ""},

@@ -66,12 +66,12 @@ std::string stats_code(const PlanLayer& layer) {
   return text.empty() ? text : text + "    SYNC_();\n";
 }
 
-std::string lane_stats_shared(const PlanLayer& layer) {
+std::string lane_stats_shared(const PlanLayer& layer, int groups) {
   std::string text;
   for (const auto& [slot, name] :
        {std::pair<std::size_t, const char*>{kNormStats, "stat_"}, {kResidualStats, "residual_stat_"}})
     if (slot < layer.in.size() && layer.in[slot].present())
-      text += fmt::format("  __shared__ float2 {}[2][BM];\n", name);
+      text += fmt::format("  __shared__ float2 {}[{}][BM];\n", name, groups);
   return text;
 }
 
@@ -199,16 +199,20 @@ static const char* kPieceSums = R"CUDA(
     }
 )CUDA";
 
-std::string finish_code(const EnginePlan& plan, const PlanLayer& layer, int w) {
+std::string finish_code(const EnginePlan& plan, const PlanLayer& layer, int w, bool asked) {
   const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
-  // Shared arrays are declared behind this text, so what they hold comes as an argument.
-  std::string t =
-      "  auto finish_values_ = [&](float* v, i64 column, i64 at, i64 row, float2 norm, float2 other) {\n";
+  std::string arrays, loads;
   const auto vector = [&](std::size_t slot, const char* index, const char* name) {
-    t += fmt::format("    float {0}[{1}]; load_<{1}>({0}, in{2} + {3});\n", name, w, slot, index);
+    arrays += fmt::format("  float {}[{}];\n", name, w);
+    loads += fmt::format("    load_<{}>({}, in{} + {});\n", w, name, slot, index);
   };
   for (const auto& [slot, name] : column_values(layer)) vector(slot, "column", name);
   if (has(3)) vector(3, "at", "residual");
+  std::string t;
+  if (asked) t += arrays + "  auto ask_ = [&](i64 column, i64 at) {\n" + loads + "  };\n";
+  // Shared arrays are declared behind this text, so what they hold comes as an argument.
+  t += "  auto finish_values_ = [&](float* v, i64 column, i64 at, i64 row, float2 norm, float2 other) {\n";
+  if (!asked) t += arrays + loads;
   t += fmt::format("#pragma unroll\n    for (int e = 0; e < {}; ++e) {{\n      float f = v[e];\n", w);
   t += value_code(plan, layer);
   t += fmt::format("      v[e] = f;\n    }}\n    {}(out0 + at, v);\n",
@@ -461,8 +465,9 @@ std::vector<KernelSource> plain_linear_kernels(const EnginePlan& plan, const Pla
         s.step_a, s.lda, s.step_b, s.ldb, s.k, layer.in[0].strides[2], layer.in[1].strides[2]);
   }
   source.code =
-      activation_code(layer.epilogue.act) + "extern \"C\" __global__ void __launch_bounds__(256) kernel(" +
-      params + ") {\n  await_(eager);\n" + finish_code(plan, layer, 1) +
+      activation_code(layer.epilogue.act, type_of(plan, layer.out[0])) +
+      "extern \"C\" __global__ void __launch_bounds__(256) kernel(" + params + ") {\n  await_(eager);\n" +
+      finish_code(plan, layer, 1) +
       fmt::format(
           "  const i64 t = (i64)blockIdx.x * 256 + threadIdx.x;\n  if (t >= {}) return;\n"
           "  const i64 column = t % {};\n  const i64 row = t / {} % {}, b = t / {};\n  float sum = 0.f;\n",

@@ -9,16 +9,17 @@ namespace pare::cuda {
 // row; column and at (in the residual and output) are those of the first, row counts all rows and r those of
 // the tile. Stores into out0. Its arguments are the kernel's, so it is a macro-like lambda in the kernel: put
 // this text at its beginning.
-std::string finish_code(const EnginePlan& plan, const PlanLayer& layer, int w);
+// asked: a thread has one piece of the output, and calls `ask_(column, at)` for what it needs of memory
+// before it has the sums.
+std::string finish_code(const EnginePlan& plan, const PlanLayer& layer, int w, bool asked = false);
 
 // "" or why finish_ over w neighbours cannot do what the layer asks for (normalization, sums of rows).
 std::string finish_why_not(const PlanLayer& layer, int w);
 // What finish_ needs of normalized rows, for a tile of BM rows from m0 on: fills shared memory and ends with
 // SYNC_(). Needs tid, BM, M, THREADS and m0 in scope; "" when the layer normalizes nothing.
 std::string stats_code(const PlanLayer& layer);
-// The same where each warpgroup has a tile of its own: the arrays, and what fills them and waits for the
-// group.
-std::string lane_stats_shared(const PlanLayer& layer);
+// The same where each warpgroup goes its own way: the arrays, and what fills them and waits for the group.
+std::string lane_stats_shared(const PlanLayer& layer, int groups);
 std::string lane_stats_code(const PlanLayer& layer);
 // The epilogue on wgmma's sums where they lie: sum[MI][BN / 2] of a warp's 16 rows, from FIRST_ROW + 64 i on
 // within the tile at (m0, n0). ROW_AT(r) is row r of the tile among all (M or more: not stored),

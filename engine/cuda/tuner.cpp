@@ -467,7 +467,7 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
         std::swap(candidates[0], candidates[best]);
       }
       std::string line = fmt::format("{} ({} layers):", first.name, layers.size());
-      for (std::size_t i = 0; i < candidates.size() && i < 6; ++i)
+      for (std::size_t i = 0; i < candidates.size() && i < 24; ++i)
         line += fmt::format("{} {} {:.2f}", i == 0 ? "" : ",", short_name(candidates[i].tactic->name()),
                             candidates[i].us);
       log(line);
@@ -562,7 +562,8 @@ CompileReport compile_portable(EnginePlan& plan, const std::vector<std::string>&
       const bool last_resort = s.tactic == "plain" || s.tactic == "attention:plain";
       for (const std::string& architecture : architectures) {
         const bool hopper = architecture.rfind("sm_90", 0) == 0;
-        if (!hopper && (group == "wgmma" || group == "pingpong" || group == "window"))
+        if (!hopper &&
+            (group == "wgmma" || group == "pingpong" || group == "window" || group == "shared_tile"))
           continue;  // instructions of sm_90a
         std::size_t& count = taken[architecture];
         if (count >= kMostTactics || (last_resort && count > 0)) continue;

@@ -175,6 +175,11 @@ std::string wgmma_setup(const EnginePlan& plan, const PlanLayer& layer, WgmmaSet
   return finish_why_not(layer, u.width);
 }
 
+const char* early_weights(const EnginePlan& plan, const PlanLayer& layer) {
+  return plan.tensors[static_cast<std::size_t>(layer.in[1].tensor)].role == PlanRole::kWeight ? "true"
+                                                                                              : "false";
+}
+
 std::string wgmma_helpers(const WgmmaSetup& u, int n, int cluster) {
   const int es = size_of(u.x), registers = n / 2;
   const bool integer = u.x == DType::kI8 || u.x == DType::kU8;

@@ -20,6 +20,9 @@ struct WgmmaSetup {
 // "" and the setup, or why wgmma and the bulk copy engine cannot do this product.
 std::string wgmma_setup(const EnginePlan& plan, const PlanLayer& layer, WgmmaSetup& setup);
 
+// "true" when the second operand is a weight, which may be fetched before the kernel in front is done.
+const char* early_weights(const EnginePlan& plan, const PlanLayer& layer);
+
 // Barriers, copies by the bulk copy engine and wgmma_ for tiles of n columns; a cluster of `cluster` blocks.
 std::string wgmma_helpers(const WgmmaSetup& setup, int n, int cluster);
 

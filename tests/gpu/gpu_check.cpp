@@ -117,6 +117,8 @@ int run(const std::string& mode, const std::string& path, std::int64_t batch, co
   TimingCache cache;
   TuneOptions tune;
   tune.cache = &cache;
+  if (std::getenv("PARE_TACTICS") != nullptr)
+    tune.log = [](const std::string& line) { std::printf("%s\n", line.c_str()), std::fflush(stdout); };
   const auto start = std::chrono::steady_clock::now();
   const TuneReport report = backend.tune(plan, tune);
   plan_memory(plan);

@@ -1,6 +1,7 @@
 // Every kind of generated kernel passes NVRTC for the H200 (sm_90a), and equal layers have equal text.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "engine/base/error.h"
@@ -50,7 +51,7 @@ TEST(Kernels, PassTheCompiler) {
   std::vector<std::string> codes;
   std::set<std::string> seen;
   for (const DType precision : {DType::kF16, DType::kBF16, DType::kF32})
-    for (const Graph& graph : {test::resnet50(), test::vit(1), test::bert(1, 2)})
+    for (const Graph& graph : {test::resnet50(), test::vit(1), test::bert(1, 2), test::bert(300, 1)})
       for (std::string& code : texts(graph, precision, seen)) codes.push_back(std::move(code));
   for (const DType type : {DType::kI8, DType::kE4M3FN})
     for (std::string& code : texts(test::image_codes(type), DType::kF16, seen))
@@ -68,6 +69,35 @@ TEST(Kernels, ACompilerErrorIsQuoted) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("unknown_function"), std::string::npos);
   }
+}
+
+// What gelu_short_ computes, beside x Phi(x) in double. The exponential of the device is off by 2^-22 of its
+// value, far below what is allowed here.
+float short_gelu(float x, const std::vector<float>& tail) {
+  const float a = std::fmin(std::fabs(x), 16.0f);
+  float p = tail.back();
+  for (std::size_t i = tail.size() - 1; i-- > 0;) p = std::fma(p, a, tail[i]);
+  return std::fma(-a, std::exp2(p), std::fmax(x, 0.0f));
+}
+
+TEST(Gelu, IsAsExactAsItsResultsCanShow) {
+  const std::vector<float> half = gelu_tail(DType::kF16), code = gelu_tail(DType::kE4M3FN);
+  EXPECT_TRUE(gelu_tail(DType::kF32).empty());
+  for (int i = -80000; i <= 80000; ++i) {
+    const float x = static_cast<float>(i) / 4096.0f;
+    const double want = x * 0.5 * std::erfc(-static_cast<double>(x) / std::sqrt(2.0));
+    // Half a unit in the last place of a float16: 2^-12 of the power of two below, subnormal ones 2^-25.
+    const double unit =
+        std::max(std::ldexp(1.0, std::ilogb(want == 0 ? 1e-30 : want) - 11), std::ldexp(1.0, -25));
+    EXPECT_LE(std::fabs(static_cast<double>(short_gelu(x, half)) - want), 0.6 * unit) << x;
+    const double off = std::fabs(static_cast<double>(short_gelu(x, code)) - want);
+    EXPECT_LE(off, 8.1e-5) << x;
+    if (x > -4.5f) {
+      EXPECT_LE(off, 0.005 * std::fabs(want)) << x;
+    }
+  }
+  EXPECT_EQ(short_gelu(3e38f, half), 3e38f);
+  EXPECT_EQ(short_gelu(-3e38f, half), 0.0f);
 }
 
 TEST(Kernels, EqualLayersHaveEqualText) {
