@@ -52,10 +52,21 @@ struct Least {{ __device__ float operator()(float a, float b) const {{ return mi
                    std::min(threads, 32), threads);
   t += fmt::format("extern \"C\" __global__ void __launch_bounds__({}) kernel({}) {{\n", block,
                    parameters(plan, layer, source));
-  t += "  __shared__ float shared[32];\n  await_(eager);\n";
+  t += "  __shared__ float shared[32];\n";
   t += fmt::format(
       "  const u32 lane = threadIdx.x % {0}u;\n  const u32 row = blockIdx.x * {1}u + threadIdx.x / {0}u;\n",
       threads, per_block);
+  // Scale and bias are written by nobody: where they are few, they come while the kernel in front finishes.
+  const auto early = [&](std::size_t slot) {
+    return chunks == 1 && layer.in[slot].present() &&
+           plan.tensors[static_cast<std::size_t>(layer.in[slot].tensor)].role == PlanRole::kWeight;
+  };
+  for (std::size_t slot = layer.in.size() - 2; !reduces && slot < layer.in.size(); ++slot)
+    if (early(slot))
+      t += fmt::format(
+          "  float p{0}[{1}];\n  if (lane * {1}u < {2}u) load_<{1}>(p{0}, in{0} + lane * {1}u);\n", slot, w,
+          columns);
+  t += "  await_(eager);\n";
   t += fmt::format("  if (row >= {}u) return;\n  u32 r = row;\n", rows);
   for (std::size_t i = dims.size() - 1; i-- > 0;)
     t += i == 0 ? fmt::format("  const u32 c{} = r;\n", i)
@@ -121,7 +132,7 @@ struct Least {{ __device__ float operator()(float a, float b) const {{ return mi
         "if ({} >= {}u) continue;\n",
         chunks, last, threads, w, last, columns);
     for (const std::size_t slot : {gamma, beta})
-      if (layer.in[slot].present())
+      if (layer.in[slot].present() && !early(slot))
         t += fmt::format("    float p{0}[{1}]; load_<{1}>(p{0}, in{0} + {2});\n", slot, w, last);
     t += fmt::format(
         "    float y[{}];\n#pragma unroll\n    for (int e = 0; e < {}; ++e) {{\n      float v = {};\n", w, w,
