@@ -45,7 +45,7 @@ template <int N> __device__ __forceinline__ void rows_(u32 to, const $W$* from, 
   }
 }
 template <int N, typename C> __device__ __forceinline__ void rows_(u32 to, const C* from, i64 pitch, int limit) {
-  constexpr int MOST = 7;
+  constexpr int MOST = N / 16 < 16 ? N / 16 : 16;
 #pragma unroll
   for (int k0 = 0; k0 < N / 16; k0 += MOST) {
     uint2 codes[MOST];
