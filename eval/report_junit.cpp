@@ -58,21 +58,26 @@ std::vector<TestCase> test_cases(const Report& report) {
   return cases;
 }
 
+std::string document(const Report& report, std::size_t tests, std::size_t failures, std::size_t errors,
+                     const std::string& cases) {
+  double seconds = 0;
+  for (const ReportStage& stage : report.stages) seconds += stage.seconds;
+  const std::string counts =
+      fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\"", tests, failures, errors);
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"pare\" {0} time=\"{1:.3f}\">\n"
+      "  <testsuite name=\"{2}\" {0} skipped=\"0\" time=\"{1:.3f}\">\n{3}  </testsuite>\n</testsuites>\n",
+      counts, seconds, escape(report.title), cases);
+}
+
 }  // namespace
 
 std::string render_junit(const Report& report) {
   const std::vector<TestCase> cases = test_cases(report);
   std::size_t failures = 0;
   for (const TestCase& test : cases) failures += test.failure.empty() ? 0 : 1;
-  double seconds = 0;
-  for (const ReportStage& stage : report.stages) seconds += stage.seconds;
   const std::string name = escape(report.title);
-  std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
-  out += fmt::format("<testsuites name=\"pare\" tests=\"{}\" failures=\"{}\" errors=\"0\" time=\"{:.3f}\">\n",
-                     cases.size(), failures, seconds);
-  out += fmt::format(
-      "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"0\" time=\"{:.3f}\">\n",
-      name, cases.size(), failures, seconds);
+  std::string out;
   for (const TestCase& test : cases) {
     out += fmt::format("    <testcase classname=\"{}.{}\" name=\"{}\" time=\"0\">\n", name, test.group,
                        escape(test.name));
@@ -83,7 +88,16 @@ std::string render_junit(const Report& report) {
       out += fmt::format("      <system-out>{}</system-out>\n", escape(test.detail));
     out += "    </testcase>\n";
   }
-  return out + "  </testsuite>\n</testsuites>\n";
+  return document(report, cases.size(), failures, 0, out);
+}
+
+std::string render_junit_error(const Report& report, const std::string& stage, const Error& error) {
+  std::string detail = error.where();
+  if (!error.hint().empty()) detail += (detail.empty() ? "" : "\n") + error.hint();
+  return document(report, 1, 0, 1,
+                  fmt::format("    <testcase classname=\"{}.stages\" name=\"{}\" time=\"0\">\n"
+                              "      <error message=\"{}\">{}</error>\n    </testcase>\n",
+                              escape(report.title), escape(stage), escape(error.what()), escape(detail)));
 }
 
 }  // namespace pare

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "engine/base/error.h"
 #include "engine/base/json_fwd.h"
 #include "eval/report.h"
 
@@ -19,6 +20,8 @@ std::string render_markdown(const Report& report);  // for a pull request: table
 std::string render_html(const Report& report);
 // JUnit XML: a test case a gate and one for the audit.
 std::string render_junit(const Report& report);
+// The same for a run that a stage ended with an error: one test case, named as the stage.
+std::string render_junit_error(const Report& report, const std::string& stage, const Error& error);
 
 // One sentence: what happened to the first metric, the size, and whether the gates passed.
 std::string verdict_text(const Report& report);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/base/atomic_file.h"
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
 #include "engine/base/isa.h"
@@ -183,6 +184,7 @@ class Run {
       files = with_context(fmt::format("running stage '{}'", stage.name), [&] { return stage.run(state_); });
     } catch (const Error& error) {
       folder_.log(fmt::format("{}: {}", stage.name, error.what()));
+      if (error.code() != ErrorCode::kInterrupted) leave_junit(stage, error);
       throw;
     }
     ReportStage row;
@@ -201,6 +203,17 @@ class Run {
     folder_.record(entry);
     folder_.log(fmt::format("{}: done in {:.2f} s; most memory so far {}", stage.name, row.seconds,
                             bytes_text(static_cast<double>(peak_anonymous_bytes()))));
+  }
+
+  // A CI job looks for junit.xml also behind a run that an error ended.
+  void leave_junit(const Stage& stage, const Error& error) {
+    const std::vector<std::string>& kinds = state_.recipe().report;
+    if (std::find(kinds.begin(), kinds.end(), "junit") == kinds.end()) return;
+    try {
+      write_file_atomically(folder_.file("junit.xml"), render_junit_error(state_.report, stage.name, error));
+    } catch (const Error& second) {  // a full disk, say: what came first is what the user must hear
+      folder_.log(second.what());
+    }
   }
 
   void report(RunOutcome& outcome) {

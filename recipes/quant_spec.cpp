@@ -145,9 +145,13 @@ quant::Spec quant_spec(const QuantizeSpec& q) {
     quant::Rule rule;
     rule.match.name = q.ignore;
     rule.quantize = false;
+    rule.origin = "quantize.ignore (--exclude)";
     spec.rules.push_back(std::move(rule));
   }
-  for (const RuleSpec& recipe : q.rules) spec.rules.push_back(rule_of(recipe, spec));
+  for (std::size_t i = 0; i < q.rules.size(); ++i) {
+    spec.rules.push_back(rule_of(q.rules[i], spec));
+    spec.rules.back().origin = fmt::format("quantize.rules.{}", i);
+  }
   spec.share = q.share;
   quant::check(spec);
   quant::check_target(spec);

@@ -158,15 +158,11 @@ class Placer {
     const std::int64_t ins = dims[static_cast<std::size_t>(wanted.reduce_axis)];
     const std::int64_t outs = dims[static_cast<std::size_t>(wanted.axis)];
     wanted.format.positive = !takes_negative_scales(spec_.target);
-    try {
-      const int asked = wanted.format.block;
-      wanted.format = fit_block(wanted.format, ins, element_count(dims) / (ins * outs), spec_.target);
-      if (asked > 0 && asked < ins && wanted.format.block != asked)
-        smaller_[{ins, wanted.format.block}].push_back(label(node, graph_));
-    } catch (Error& error) {
-      error.at(fmt::format("layer '{}'", label(node, graph_)));
-      throw;
-    }
+    const int asked = wanted.format.block;
+    wanted.format =
+        fit_block(wanted.format, ins, element_count(dims) / (ins * outs), spec_.target, label(node, graph_));
+    if (asked > 0 && asked < ins && wanted.format.block != asked)
+      smaller_[{ins, wanted.format.block}].push_back(label(node, graph_));
   }
 
   // Why codes that another node has chosen for the same constant cannot serve; "" when they can.
@@ -217,8 +213,8 @@ class Placer {
         });
         if (known || node.is("QuantizeLinear")) continue;
         const Resolved resolved = rules_.resolve(graph_, node);
-        const bool refused = is_linear(node) || node.is("Transpose") || has_subgraph(node) ||
-                             (!resolved.quantize && resolved.why_not.rfind("rule", 0) == 0);
+        const bool refused =
+            is_linear(node) || node.is("Transpose") || has_subgraph(node) || resolved.by_rule;
         if (refused)
           placement_.notes.push_back(
               fmt::format("weight '{}' is stored twice, as codes and in float: '{}' reads it "
@@ -355,9 +351,7 @@ class Placer {
     const Resolved resolved = rules_.resolve(graph_, node);
     const Resolved conv =
         rules_.resolve(graph_, graph_.node(graph_.producer(node.in[static_cast<std::size_t>(computed)])));
-    if (!conv.activations.active() || conv.activations.dynamic ||
-        (!resolved.quantize && resolved.why_not.rfind("rule", 0) == 0))
-      return;
+    if (!conv.activations.active() || conv.activations.dynamic || resolved.by_rule) return;
     const int residual = 1 - computed;
     add_activation(node.in[static_cast<std::size_t>(residual)], id, residual, conv.activations,
                    "residual input of Add");
@@ -368,7 +362,7 @@ class Placer {
   void visit_attention(NodeId id, const Node& node) {
     if (!spec_.kv_cache.active()) return;
     const Resolved resolved = rules_.resolve(graph_, node);
-    if (!resolved.quantize && resolved.why_not.rfind("rule", 0) == 0) return skip(node, resolved.why_not);
+    if (resolved.by_rule) return skip(node, resolved.why_not);
     for (const int slot : {1, 2}) {
       const ValueId in = node.in[static_cast<std::size_t>(slot)];
       if (in != ValueId::kNone && is_float(in) && !graph_.is_constant(in))

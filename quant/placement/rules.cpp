@@ -91,7 +91,7 @@ RuleBook::~RuleBook() = default;
 
 Resolved RuleBook::resolve(const Graph& graph, const Node& node) const {
   const Spec& spec = impl_->spec;
-  Resolved resolved{true, spec.weights, spec.activations, spec.method, {}};
+  Resolved resolved{true, spec.weights, spec.activations, spec.method, {}, false};
   if (!spec.ops.empty() && std::find(spec.ops.begin(), spec.ops.end(), node.op) == spec.ops.end()) {
     resolved.quantize = false;
     resolved.why_not = fmt::format("{} is not among the operators asked for", node.op);
@@ -108,7 +108,10 @@ Resolved RuleBook::resolve(const Graph& graph, const Node& node) const {
     }
     if (c.rule->quantize) {
       resolved.quantize = *c.rule->quantize;
-      resolved.why_not = resolved.quantize ? "" : fmt::format("rule {} says so", i + 1);
+      resolved.by_rule = !resolved.quantize;
+      const std::string& origin = c.rule->origin;
+      resolved.why_not =
+          resolved.quantize ? "" : (origin.empty() ? fmt::format("rule {}", i + 1) : origin) + " says so";
     }
     if (c.rule->weights) resolved.weights = *c.rule->weights;
     if (c.rule->activations) resolved.activations = *c.rule->activations;

@@ -14,7 +14,8 @@ struct Resolved {
   bool quantize = true;
   Format weights, activations;
   std::string method;
-  std::string why_not;  // set when !quantize
+  std::string why_not;   // set when !quantize
+  bool by_rule = false;  // !quantize because a rule says so, not because of the operator
 };
 
 // Error kUsage for a pattern that is no regular expression.

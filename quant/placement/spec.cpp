@@ -176,7 +176,9 @@ GridFormat grid_format(const Format& format) {
 Format weight_format(const std::string& text) { return named(text, true); }
 Format activation_format(const std::string& text) { return named(text, false); }
 
-Format fit_block(const Format& format, std::int64_t ins, std::int64_t taps, Target target) {
+Format fit_block(const Format& format, std::int64_t ins, std::int64_t taps, Target target,
+                 const std::string& layer) {
+  const std::string where = layer.empty() ? "" : fmt::format("layer '{}'", layer);
   if (!has_blocks(format)) return format;
   Format fit = format;
   const bool integer = is_integer(format);
@@ -194,6 +196,7 @@ Format fit_block(const Format& format, std::int64_t ins, std::int64_t taps, Targ
     if (ins % d == 0) divides = d;
   if (format.asked)
     throw make_error(ErrorCode::kUsage, "a group of {} does not divide its {} inputs", format.block, ins)
+        .at(where)
         .hint(divides == power
                   ? fmt::format("{} is the largest that does", divides)
                   : fmt::format("{} is the largest that does, {} the largest power of two", divides, power));
@@ -206,6 +209,7 @@ Format fit_block(const Format& format, std::int64_t ins, std::int64_t taps, Targ
                      "blocks of {} do not divide its {} inputs, and TensorRT takes "
                      "whole blocks only",
                      format.block, ins)
+        .at(where)
         .hint("leave the layer in float with --exclude (quantize.ignore), or use another target");
   return fit;  // ONNX allows a short last block
 }

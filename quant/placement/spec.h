@@ -63,6 +63,8 @@ struct Rule {
   std::optional<bool> quantize;
   std::optional<Format> weights, activations;
   std::optional<std::string> method = std::nullopt;
+  std::string origin =
+      {};  // where it was asked for, in the words of the user: "quantize.ignore". "": "rule N"
 };
 
 struct Spec {
@@ -101,6 +103,8 @@ const Scheme& scheme_from_name(const std::string& text);
 //                                                           TensorRT does not take: Error kUnsupported
 // Integers of fewer than 16 inputs (first layers, depthwise ones) get one scale an output channel instead,
 // and so do blocks of several outputs where there are taps.
-Format fit_block(const Format& format, std::int64_t ins, std::int64_t taps, Target target);
+// `layer` is named by the errors.
+Format fit_block(const Format& format, std::int64_t ins, std::int64_t taps, Target target,
+                 const std::string& layer = {});
 
 }  // namespace pare::quant

@@ -61,8 +61,8 @@ DiskNeed disk_need(const Graph& graph, const std::vector<GraphBlock>& blocks, co
       const quant::Resolved resolved = rules.resolve(graph, node);
       if (resolved.quantize && resolved.weights.active()) {
         any = true;
-        const std::int64_t bytes =
-            coded_bytes(quant::fit_block(resolved.weights, ins, 1, spec.target), ins, outs);
+        const std::int64_t bytes = coded_bytes(
+            quant::fit_block(resolved.weights, ins, 1, spec.target, graph.value(node.in[1]).name), ins, outs);
         need.blocks += bytes;
         need.model += bytes - (stored.shared ? 0 : stored.bytes);
       } else if (weight.constant.empty()) {  // a view behind Transpose and Cast, widened in the block

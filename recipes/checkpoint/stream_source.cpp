@@ -83,7 +83,7 @@ class StreamSource final : public QuantizedSource {
         if (left != nullptr) left->push_back({module.module, why.empty() ? "no format for it" : why});
         continue;
       }
-      Planned planned{module, quant::fit_block(resolved.weights, module.ins, 1, spec.target),
+      Planned planned{module, quant::fit_block(resolved.weights, module.ins, 1, spec.target, module.module),
                       resolved.method != "rtn", -1};
       LinearFormat layer = linear_format(module, planned.weights, resolved.activations);
       if (layer.weights.two_levels() && !spec.share.empty())

@@ -18,7 +18,7 @@ struct ChangedText {  // provenance, verdict, chosen candidate
 };
 struct ChangedLayer {  // one tensor or layer
   std::string name;
-  std::string a, b;  // "int8, per channel, mse", "float: rule 1 says so", "" where it does not exist
+  std::string a, b;  // "int8, per channel, mse", "float: quantize.ignore says so", "" where it does not exist
 };
 struct ChangedDrift {  // the same value of both models against its float twin
   std::string name, op;

@@ -319,6 +319,9 @@ def broken_images(folder):
     run = os.path.join(folder, 'nan')
     refused = pare('run', path, '--out', run)
     check(refused.code == 3 and 'NaN' in refused.err and 'nan.npy' in refused.err, 'NaN in a run', refused.err)
+    with open(os.path.join(run, 'junit.xml'), encoding='utf-8') as file:
+        report = file.read()
+    check('errors="1"' in report and 'name="calibrate"' in report and 'nan.npy' in report, 'NaN in a run: JUnit', report)
     passed = pare('run', path, '--out', run, '--force', *SMALL[2:], '--set', 'datasets.calibration.max_nonfinite=1', '--set',
                   'calibrate.max_nonfinite=0.1', '--json')
     check(passed.code == 0, 'NaN let pass', passed.err)

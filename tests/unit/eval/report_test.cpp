@@ -129,6 +129,16 @@ TEST(Report, JunitCountsFailures) {
   EXPECT_EQ(failed.find('\x01'), std::string::npos);
 }
 
+TEST(Report, JunitOfARunThatAnErrorEnded) {
+  const Error error = make_error(ErrorCode::kBadFile, "a <NaN> in 'x'").at("data.npy").hint("leave it out");
+  const std::string xml = render_junit_error(sample(), "calibrate", error);
+  EXPECT_NE(xml.find("tests=\"1\" failures=\"0\" errors=\"1\""), std::string::npos);
+  EXPECT_NE(xml.find("name=\"calibrate\""), std::string::npos);
+  EXPECT_NE(xml.find("<error message=\"a &lt;NaN&gt; in 'x'\">data.npy\nleave it out</error>"),
+            std::string::npos);
+  EXPECT_NE(xml.find("</testsuites>"), std::string::npos);
+}
+
 TEST(Report, AnEmptyOneRenders) {
   const Report empty;
   EXPECT_TRUE(empty.passed());
