@@ -28,7 +28,7 @@ extern "C" __global__ void $SHAPE$ __launch_bounds__(128 * ($GROUPS$ + 1), 1) ke
   // In units of a cluster's tiles.
   constexpr int TILES_M = $TILES_M$, TILES_N = $TILES_N$, TILES = TILES_M * TILES_N, STEPS = $STEPS$, KS = KB / ES;
   constexpr int LEAD = $LEAD$;  // steps
-#define FIRST_ROW group * MI * 64
+#define FIRST_ROW (group * MI * 64)
 #define STAT_ROW(name) name[group][r]
 #define ROW_AT(r) (m0 + (r))
 $SHARED$

@@ -81,7 +81,8 @@ std::string lane_stats_code(const PlanLayer& layer) {
     if (slot >= layer.in.size() || !layer.in[slot].present()) return;
     const std::int64_t pieces = layer.in[slot].dims[1];
     text += fmt::format(
-        "      for (int r = tid & 127; r < BM; r += 128)\n        if (m0 + r < M) {}[group][r] = "
+        "      for (int r = FIRST_ROW + (tid & 127); r < FIRST_ROW + MI * 64; r += 128)\n        if (m0 + r "
+        "< M) {}[group][r] = "
         "row_stats_<{}>(in{} + "
         "(i64)(m0 + r) * {}, {});\n",
         name, pieces, slot, layer.in[slot].strides[0], number(epsilon));
