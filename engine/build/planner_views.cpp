@@ -157,6 +157,11 @@ PlanView Planner::view_before_quantizer(ValueId value, ProgramStep& step) {
     if (class_of(id) != NodeClass::kPointwise || !node.is("QuantizeLinear") || emitted_.count(id) != 0 ||
         region_[static_cast<std::size_t>(id)] != id || !step_of_node(graph_, node, step, why))
       break;
+    // What the quantizer's own kernel computes on its way is nowhere to be read.
+    const NodeId before = graph_.producer(node.in[0]);
+    if (placed_.find(node.in[0]) == placed_.end() && before != NodeId::kNone &&
+        class_of(before) == NodeClass::kPointwise && region_[static_cast<std::size_t>(before)] == id)
+      break;
     PlanView view = view_of(node.in[0]);
     for (auto it = movement.rbegin(); it != movement.rend(); ++it)
       if (!view_node(graph_.node(*it), view)) {

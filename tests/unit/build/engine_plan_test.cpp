@@ -207,6 +207,30 @@ TEST(EnginePlan, QuantizersMoveIntoTheLayersBeforeThem) {
     }
 }
 
+// A convolution of 3 channels pads its input in the kernel that quantizes it, also when that kernel computes
+// something in front of the quantizer (a recogniser in int8 could not be planned).
+TEST(EnginePlan, APaddedInputThatIsComputedAndQuantized) {
+  QuantizedAttention net(DType::kI8, true);  // for its helpers
+  Graph& g = net.graph = Graph();
+  Value input;
+  input.name = input.origin = "x";
+  input.dtype = DType::kF32;
+  input.shape = Shape(Dims{2, 3, 10, 10});
+  g.inputs = {g.add_value(std::move(input))};
+  const ValueId x =
+      net.op("Mul", {net.op("Tanh", {g.inputs[0]}), net.constant(net.floats({1, 3, 1, 1}, 0.5f))});
+  const ValueId w =
+      net.fake(net.constant(net.floats({16, 3, 3, 3}, 0.2f)), net.step(DType::kI8, 0.2f), DType::kI8);
+  g.outputs = {net.op("Conv", {net.fake(x, 0.01f, DType::kI8), w})};
+  infer_shapes(g);
+  const EnginePlan plan = make_plan(g);
+  EXPECT_EQ(plan.realized.at(0).why, "");
+  ThreadPool pool(1);
+  const std::vector<Tensor> inputs = {random_input(g.value(g.inputs[0]), 3)};
+  Session session(lower_for_cpu(g).graph, {&pool, true, false});
+  EXPECT_GT(sqnr(session.run(inputs)[0], run_plan_reference(plan, inputs)[0]), 30);
+}
+
 // Without its Q/DQ a layer rounds nothing; what was 30 dB from fake quantization stays within what its codes
 // cost.
 TEST(EnginePlan, LayersThatAreNotFasterInLowPrecisionStayFloat) {
