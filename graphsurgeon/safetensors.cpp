@@ -97,12 +97,14 @@ SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, std::shared_
   }
   std::sort(extents.begin(), extents.end());
   std::uint64_t at = 0;
+  std::string before;
   for (const Extent& extent : extents) {
     if (extent.begin != at)
-      throw bad(
-          extent.begin < at ? "its bytes are another tensor's too" : "bytes before it belong to no tensor",
-          extent.name);
+      throw bad(extent.begin < at ? fmt::format("its bytes overlap those of tensor '{}'", before)
+                                  : std::string("bytes before it belong to no tensor"),
+                extent.name);
     at = extent.end;
+    before = extent.name;
   }
   if (at != data.size()) throw bad("bytes at the end belong to no tensor");
   return result;
