@@ -36,6 +36,8 @@ $SHARED$
   const u32 base = (shared_(raw_memory) + 1023) & ~1023u;
   const u32 full = shared_(barriers), empty = full + 8 * STAGES;
   if (tid == 0) {
+    ready_(&map_x);
+    ready_(&map_w);
     for (int s = 0; s < STAGES; ++s) {
       barrier_(full + 8 * s, 1);
       barrier_(empty + 8 * s, GROUPS * (CM + CN - 1));

@@ -47,6 +47,8 @@ $FINISH$
   u32 rank = 0;
   if (CLUSTER > 1) asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   if (tid == 0) {
+    ready_(&map_x);
+    ready_(&map_w);
     for (int s = 0; s < STAGES; ++s) {
       barrier_(full + 8 * s, 1);
       barrier_(empty + 8 * s, GROUPS * CLUSTER);
@@ -91,6 +93,7 @@ $FINISH$
     __syncwarp();
     if (NEAR) all_blocks_();
   } else {
+$WEIGHTS$
     await_(eager);
     const int group = warp >> 2;
 $STATS$
@@ -257,6 +260,8 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
   // With few steps the residual takes longest: asked for before everything else.
   const bool loaded =
       direct && u.steps <= kFewSteps && fragment_residual_registers(plan, layer, t.mi, t.n) > 0;
+  const std::string columns = direct ? columns_code(layer, "0", "tid", 128 * t.groups) : "";
+  const bool weights = columns_are_weights(plan, layer);
   const bool asked = c.near && t.m() / c.splits * (t.n / u.width) <= 128 * t.groups;
   const int sums = direct ? 0 : t.m() * (t.n + 8) * 4;
   source.shared_bytes = std::max(c.stages * (t.m() + t.n) * u.bytes, sums) + 1024;
@@ -274,7 +279,8 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
                 : c.near      ? fmt::format("__cluster_dims__(1, {}, 1)", c.splits)
                               : ""},
       {"SHARED", direct ? columns_shared(layer, 1) : ""},
-      {"COLUMNS", direct ? columns_code(layer, "0", "tid", 128 * t.groups) : ""},
+      {"WEIGHTS", weights ? columns : ""},
+      {"COLUMNS", weights ? "" : columns},
       {"RESIDUAL", loaded ? fragment_residual_code(plan, layer) : ""},
       {"NEAR", c.near ? "true" : "false"},
       {"THREADS", n(source.block)},

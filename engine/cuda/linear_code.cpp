@@ -240,6 +240,13 @@ std::string columns_shared(const PlanLayer& layer, int groups) {
   return count == 0 ? "" : fmt::format("  __shared__ float columns_[{}][{}][BN];\n", groups, count);
 }
 
+bool columns_are_weights(const EnginePlan& plan, const PlanLayer& layer) {
+  for (const auto& entry : column_values(layer))
+    if (plan.tensors[static_cast<std::size_t>(layer.in[entry.first].tensor)].role != PlanRole::kWeight)
+      return false;
+  return true;
+}
+
 int columns_bytes(const PlanLayer& layer, int groups, int n) {
   return static_cast<int>(column_values(layer).size()) * groups * n * 4;
 }

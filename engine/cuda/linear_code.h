@@ -38,6 +38,8 @@ std::string store_word(DType type, int w);
 std::string clipped_code(const char* value, double lo, double hi, double zero);
 std::string columns_shared(const PlanLayer& layer, int groups);
 int columns_bytes(const PlanLayer& layer, int groups, int n);
+bool columns_are_weights(const EnginePlan& plan,
+                         const PlanLayer& layer);  // columns_code() may stand before await_
 std::string columns_code(const PlanLayer& layer, const char* group, const char* thread, int threads);
 bool has_fragment_code(const EnginePlan& plan, const PlanLayer& layer);
 // v = the parts of all splits, in order.

@@ -23,6 +23,8 @@ __device__ __forceinline__ void arrive_(u32 at, u32 block) {
   else
     asm volatile("{\n.reg .b32 far;\nmapa.shared::cluster.u32 far, %0, %1;\nmbarrier.arrive.release.cluster.shared::cluster.b64 _, [far];\n}\n" ::"r"(at), "r"(block) : "memory");
 }
+// How a view lies, asked for before the first copy needs it.
+__device__ __forceinline__ void ready_(const Map* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 __device__ __forceinline__ void fetch_(u32 to, const Map* map, u32 bar, i32 k, i32 row, i32 batch) {
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to), "l"(map), "r"(bar), "r"(k), "r"(row), "r"(batch) : "memory");
 }
