@@ -81,7 +81,7 @@ struct TuneReport {
 struct CompileReport {
   int kernels = 0;
   double seconds = 0;
-  std::vector<std::string> failed;  // "kernel HASH for sm_80: why"
+  std::vector<std::string> failed;  // "sm_80: kernel HASH does not compile (its source: FILE): why"
 };
 
 // One tactic of one layer against the plan's reference, on random operands.

@@ -9,12 +9,11 @@
 #include <set>
 #include <thread>
 
-#include "engine/base/atomic_file.h"
 #include "engine/base/error.h"
-#include "engine/base/paths.h"
 #include "engine/base/sha256.h"
 #include "engine/cuda/compile.h"
 #include "engine/cuda/device.h"
+#include "engine/cuda/verdict.h"
 #include "engine/numeric/convert.h"
 
 namespace pare::cuda {
@@ -29,18 +28,6 @@ const Tensor* given_binary(const EnginePlan& plan, const std::string& hash) {
   if (found == plan.binaries.end())
     found = plan.binaries.find(portable_architecture(plan, target()) + "/" + hash);
   return found == plan.binaries.end() ? nullptr : &found->second;
-}
-
-// The text of a kernel that does not compile is worth a look: its path, "" when it cannot be written.
-std::string keep_source(const std::string& code, const std::string& hash) {
-  const char* folder = std::getenv("TMPDIR");
-  const std::string path = join_path(folder == nullptr ? "/tmp" : folder, "pare-kernel-" + hash + ".cu");
-  try {
-    write_file_atomically(path, prelude() + code);
-  } catch (const Error&) {
-    return "";
-  }
-  return path;
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -206,33 +193,21 @@ class LayerTimer {
     }
     return all;
   }
-  static bool agree(const std::vector<float>& a, const std::vector<float>& b) {
-    if (a.size() != b.size()) return false;
-    for (std::size_t i = 0; i < a.size(); ++i)
-      if (std::isnan(a[i]) != std::isnan(b[i]) || (a[i] != b[i] && std::fabs(a[i] - b[i]) > 1)) return false;
-    return true;
-  }
   // What differs from the results that most tactics give on the same operands is wrong, however fast.
   static void drop_outliers(std::vector<Candidate>& candidates) {
-    const Candidate* trusted = nullptr;
-    std::size_t most = 0;
-    for (const Candidate& c : candidates) {
+    std::vector<TacticSample> samples;
+    std::vector<Candidate*> sampled;
+    for (Candidate& c : candidates) {
       if (!c.failed.empty()) continue;
-      std::size_t count = 0;
-      for (const Candidate& other : candidates)
-        count += other.failed.empty() && agree(c.sample, other.sample) ? 1 : 0;
-      const bool clean =
-          std::none_of(c.sample.begin(), c.sample.end(), [](float v) { return std::isnan(v); });
-      // Numbers before NaN; among equals the last, which is a library's or a simpler kernel.
-      const std::size_t score = count + (clean ? candidates.size() : 0);
-      if (score >= most) most = score, trusted = &c;
+      samples.push_back({c.tactic->name(), std::move(c.sample)});
+      sampled.push_back(&c);
     }
-    if (trusted == nullptr) return;
-    for (Candidate& c : candidates)
-      if (c.failed.empty() && !agree(trusted->sample, c.sample)) {
-        c.failed = "its results are not those of " + trusted->tactic->name();
-        c.us = INFINITY;
-      }
+    const std::vector<std::string> wrong = judge(samples);
+    for (std::size_t i = 0; i < sampled.size(); ++i) {
+      if (wrong[i].empty()) continue;
+      sampled[i]->failed = wrong[i];
+      sampled[i]->us = INFINITY;
+    }
   }
 
   void round(Candidate& c, int launches, int repeats) {
@@ -391,9 +366,7 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
   for (const std::string& code : codes) {
     const auto failed = compiled.failed.find(source_hash(code));
     if (failed == compiled.failed.end()) continue;
-    const std::string kept = keep_source(code, failed->first);
-    report.declined.push_back(fmt::format("kernel {} does not compile{}: {}", failed->first,
-                                          kept.empty() ? "" : " (its source: " + kept + ")", failed->second));
+    report.declined.push_back(compile_failure(prelude() + code, failed->first, failed->second));
   }
   log(fmt::format("{} kernels compiled in {:.1f} s", report.compiled, report.compile_seconds));
 
@@ -578,8 +551,13 @@ CompileReport compile_portable(EnginePlan& plan, const std::vector<std::string>&
                     jobs > 0 ? jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
     for (const auto& [hash, binary] : compiled.binaries) plan.binaries[architecture + "/" + hash] = binary;
     report.kernels += static_cast<int>(compiled.binaries.size());
-    for (const auto& [hash, why] : compiled.failed)
-      report.failed.push_back(fmt::format("kernel {} for {}: {}", hash, architecture, why));
+    std::set<std::string> said;
+    for (const std::string& code : list) {
+      const auto failed = compiled.failed.find(source_hash(code));
+      if (failed == compiled.failed.end() || !said.insert(failed->first).second) continue;
+      report.failed.push_back(architecture + ": " +
+                              compile_failure(prelude() + code, failed->first, failed->second));
+    }
   }
   report.seconds = seconds_since(start);
   return report;
