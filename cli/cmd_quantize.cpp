@@ -217,6 +217,7 @@ class Quantize final : public Command {
     input.progress = &context.progress();
     input.folder = journal->folder();
     input.temporary = true;
+    input.message = [&](const std::string& line) { context.message(line); };
     BlockOptions options;
     options.inputs = blocks_;
     BlocksOutcome blocks = quantize_blocks(input, choices, options);

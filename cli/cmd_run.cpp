@@ -7,10 +7,13 @@
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
 #include "eval/report_render.h"
+#include "graphsurgeon/checkpoint/checkpoint.h"
 #include "recipes/pipeline.h"
 
 namespace pare {
 namespace {
+
+constexpr const char* kCheckpoint = "checkpoint";  // folder of a run with one
 
 class RunCommand final : public Command {
  public:
@@ -58,7 +61,10 @@ class RunCommand final : public Command {
     }
     print_summary(context, outcome.report);
     print_files(context, outcome);
-    if (!outcome.report.passed()) print_next_steps(context, outcome);
+    if (!outcome.report.passed())
+      print_next_steps(context, outcome);
+    else
+      print_uses(context, outcome);
     return outcome.report.passed() ? 0 : 1;
   }
 
@@ -89,6 +95,19 @@ class RunCommand final : public Command {
     context.print(fmt::format("  to blame:   pare bisect {}", recipe_));
   }
 
+  // What a language model that was written is good for. An encoder has nothing to say.
+  static void print_uses(Context& context, const RunOutcome& outcome) {
+    for (const ReportArtefact& artefact : outcome.report.artefacts) {
+      const bool gguf = artefact.path == "model.gguf";
+      if (!gguf && artefact.path != join_path(kCheckpoint, "config.json")) continue;
+      const std::string path = join_path(outcome.run_dir, gguf ? artefact.path : kCheckpoint);
+      if (open_checkpoint(path).config.model_type == "bert") return;
+      context.print(fmt::format("\n  to try it:  pare generate {} --prompt TEXT", path));
+      context.print(fmt::format("  to serve:   {} {}", gguf ? "llama-server -m" : "vllm serve", path));
+      return;
+    }
+  }
+
   int dry_run(Context& context, const LoadedRecipe& recipe) {
     const std::string folder = run_folder_of(recipe, options_.out);
     Json stages = Json::array();
@@ -104,10 +123,22 @@ class RunCommand final : public Command {
 
   static void print_files(Context& context, const RunOutcome& outcome) {
     context.print("");
-    for (const ReportArtefact& artefact : outcome.report.artefacts)
+    const std::string inside = std::string(kCheckpoint) + "/";
+    std::int64_t files = 0, bytes = 0;  // of the checkpoint: one line for all
+    for (const ReportArtefact& artefact : outcome.report.artefacts) {
+      if (artefact.path.rfind(inside, 0) == 0) {
+        ++files;
+        bytes += artefact.bytes;
+        continue;
+      }
       context.print(fmt::format("  {:<15} {} ({})", artefact.path == "model.onnx" ? "model" : artefact.path,
                                 join_path(outcome.run_dir, artefact.path),
                                 bytes_text(static_cast<double>(artefact.bytes))));
+    }
+    if (files > 0)
+      context.print(fmt::format("  {:<15} {} ({} files, {})", kCheckpoint,
+                                join_path(outcome.run_dir, kCheckpoint), files,
+                                bytes_text(static_cast<double>(bytes))));
     for (const std::string& file : outcome.report_files)
       context.print(fmt::format("  {:<15} {}", "report", join_path(outcome.run_dir, file)));
   }

@@ -27,6 +27,9 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 
 // Candidates that `calibrator: auto` scores, corrected ones and smoothing counted; one otherwise.
 constexpr double kCandidates = 13;
+// Second moments of all layers' inputs take so many float passes of the samples (1.6 on a Llama of width
+// 512).
+constexpr double kMoments = 1.6, kMomentSamples = 128;
 // Counting values costs some more than the float pass alone; so does hashing what was read.
 constexpr double kCollect = 1.4;
 // Beside what the rehearsal holds: statistics and histograms (64 KB a tensor), a report, what the allocator
@@ -146,6 +149,14 @@ bool collects_grams(const quant::Placement& placement) {
                      [](const quant::WeightSite& site) { return wants_grams(site.method); });
 }
 
+// As quantize_model does: ranges are scored, or whole methods.
+bool scores_candidates(const QuantizeChoices& choices) {
+  const quant::Spec& spec = choices.spec;
+  return spec.method == "auto" || (choices.calibrator == "auto" && quant::needs_statistics(spec)) ||
+         std::any_of(spec.rules.begin(), spec.rules.end(),
+                     [](const quant::Rule& rule) { return rule.method && *rule.method == "auto"; });
+}
+
 struct Rehearsal {
   double float_seconds = 0, fake_seconds = 0, integer_seconds = 0, layer_seconds = 0;  // a sample
   double peak = 0;  // bytes allocated at most meanwhile, of the whole process
@@ -232,8 +243,15 @@ Forecast forecast_run(RunState& state) {
   if (calibrates) {
     const CalibrationSplit split = state.split();
     const double holdout = static_cast<double>(split.holdout.end - split.holdout.begin);
-    seconds += kCollect * later(&Rehearsal::float_seconds) * static_cast<double>(split.samples) +
-               (kCandidates * later(&Rehearsal::fake_seconds) + later(&Rehearsal::float_seconds)) * holdout;
+    const double one = later(&Rehearsal::float_seconds), samples = static_cast<double>(split.samples);
+    if (!r.quantize || quant::needs_statistics(fitted_choices(r).spec)) seconds += kCollect * one * samples;
+    if (r.quantize) {
+      const QuantizeChoices choices = fitted_choices(r);
+      if (scores_candidates(choices))
+        seconds += (kCandidates * later(&Rehearsal::fake_seconds) + one) * holdout;
+      if (collects_grams(quant::place(graph, choices.spec)))
+        seconds += kMoments * one * std::min(samples, kMomentSamples);
+    }
   }
   if (r.quantize) seconds += 3 * weights_seconds;
   if (evaluates) {

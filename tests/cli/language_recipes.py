@@ -50,6 +50,8 @@ def run(folder, name, *options, code=0, says='', **keys):
     out = os.path.join(folder, name)
     result = pare('run', recipe(folder, name, **keys), '--out', out, *options)
     check(result.code == code and says in result.err, name, result.code, result.err)
+    if code == 0 and os.path.isdir(os.path.join(out, 'checkpoint')):  # what to do with it, in words that run
+        check(f'pare generate {out}/checkpoint --prompt' in result.out and f'vllm serve {out}/checkpoint' in result.out, name, result.out)
     report = os.path.join(out, 'report.json')
     return out, json.load(open(report)) if os.path.exists(report) and code == 0 else {}
 
@@ -92,6 +94,8 @@ with workplace() as folder:
             check(config_of(out)['ignore'] == ['lm_head'], name, config_of(out)['ignore'])
             check(report['gates'][0]['metric'] == 'kl' and report['audit']['passed'], name, report['gates'])
             same_as_reported(folder, name, out, report)
+            said = pare('generate', os.path.join(out, 'checkpoint'), '--prompt', 'The quick', '--max-tokens', '4', '--json')
+            check(said.code == 0 and len(said.json()['tokens']) > 0, name, said.err)
 
     # Squares of 128x128, by a method that looks at data; weights alone and beside rounded inputs.
     for name, keys in (('square', {}), ('square-learned', {'method': 'learned', 'more': 'inputs: quantized'}),
