@@ -271,9 +271,11 @@ class Build final : public Command {
           .hint("build it again; its timing cache makes that a matter of seconds");
     options.fold_norms = std::any_of(old.plan.layers.begin(), old.plan.layers.end(),
                                      [](const PlanLayer& layer) { return normalizes(layer); });
+    options.shortcuts = std::any_of(old.plan.layers.begin(), old.plan.layers.end(), has_shortcut);
     Graph same = graph;
     const std::set<std::string> as_float = left_float(old.plan);
-    if (drop_quantization(same, as_float) > 0 || !options.fold_norms) engine.plan = make_plan(same, options);
+    if (drop_quantization(same, as_float) > 0 || !options.fold_norms || options.shortcuts)
+      engine.plan = make_plan(same, options);
     if (!as_float.empty()) engine.plan.realized = old.plan.realized;
     refit(engine.plan, old.plan);
     plan_memory(engine.plan);
@@ -342,10 +344,35 @@ class Build final : public Command {
     return 0;
   }
 
-  // Tuned; with and without normalizations inside of the products around them, where there are such, and the
-  // faster of the two.
+  // Tuned; with and without shortcuts inside of the products that add them, where there are such, and the
+  // faster of the two, as whole graphs.
   TuneReport tune(Context& context, EngineBackend& backend, const Graph& graph, PlanOptions options,
                   EnginePlan& plan, const TuneOptions& how) const {
+    TuneReport report = tune_norms(context, backend, graph, options, plan, how);
+    options.shortcuts = true;
+    EnginePlan inside = make_plan(graph, options);
+    if (std::none_of(inside.layers.begin(), inside.layers.end(), has_shortcut)) return report;
+    plan_memory(inside);
+    try {
+      add(report, backend.tune(inside, how));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnsupported) throw;
+      context.message(error.what());  // no kernel for one of them on this device
+      return report;
+    }
+    plan_memory(inside);
+    const std::vector<double> us = whole_graphs(context, backend, {&plan, &inside}, how);
+    context.message(
+        fmt::format("shortcuts in the products: {} kernels, {:.1f} us; apart: {} kernels, {:.1f} us",
+                    count_kernels(inside), us[1], count_kernels(plan), us[0]));
+    if (us[1] < us[0]) plan = std::move(inside);
+    return report;
+  }
+
+  // Tuned; with and without normalizations inside of the products around them, where there are such, and the
+  // faster of the two.
+  TuneReport tune_norms(Context& context, EngineBackend& backend, const Graph& graph, PlanOptions options,
+                        EnginePlan& plan, const TuneOptions& how) const {
     TuneReport report = backend.tune(plan, how);
     plan_memory(plan);
     if (std::none_of(plan.layers.begin(), plan.layers.end(),

@@ -18,7 +18,7 @@
 
 namespace pare {
 
-inline constexpr int kBackendAbi = 5;  // changes with anything in this header or in engine_plan.h
+inline constexpr int kBackendAbi = 6;  // changes with anything in this header or in engine_plan.h
 
 // Of a portable engine's plan: the architecture among its kernels ("sm_80" of "sm_80/HASH") whose code runs
 // on `device` ("sm_86"): itself, else the nearest older one of the same generation without a letter; "" when

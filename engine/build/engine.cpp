@@ -31,6 +31,7 @@ EnginePlan plan_at(const EngineFile& engine, const NamedSizes& sizes,
   set_precision(options, engine.plan.precision);
   options.fold_norms = std::any_of(engine.plan.layers.begin(), engine.plan.layers.end(),
                                    [](const PlanLayer& layer) { return normalizes(layer); });
+  options.shortcuts = std::any_of(engine.plan.layers.begin(), engine.plan.layers.end(), has_shortcut);
   EnginePlan plan = make_plan(graph, options);
   plan_memory(plan);
   return plan;

@@ -39,6 +39,20 @@ Dims dense_strides(const Dims& dims) {
   return strides;
 }
 
+bool has_shortcut(const PlanLayer& layer) { return layer.shortcut.conv.n > 0; }
+
+PlanLayer shortcut_layer(const PlanLayer& layer) {
+  PlanLayer made;
+  made.kind = LayerKind::kConv;
+  made.name = layer.name + " shortcut";
+  made.conv = layer.shortcut.conv;
+  made.in = {layer.in[kShortX], layer.in[kShortW], layer.in[kShortBias], {}, layer.in[kShortScale]};
+  made.out = layer.out;
+  made.epilogue.alpha = layer.shortcut.alpha;
+  made.epilogue.y_scale = layer.shortcut.y_scale, made.epilogue.y_zero = layer.shortcut.y_zero;
+  return made;
+}
+
 bool copies_codes(const PlanLayer& layer) { return layer.copy_scale != 0; }
 
 bool leaves_sums(const PlanLayer& layer) {

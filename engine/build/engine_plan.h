@@ -96,6 +96,10 @@ enum LinearSlot : std::size_t {
   kResidualBeta,
   kYScales,  // 1 / step of the output's codes, one a column, instead of y_scale; a float output holds int8
              // codes in the columns where this is not 0
+  kShortX,   // Shortcut: [N,H,W,C] dense, its weight [M,1,1,C], bias and scale [M]
+  kShortW,
+  kShortBias,
+  kShortScale,
   kLinearSlots
 };
 
@@ -112,6 +116,14 @@ enum LinearSlot : std::size_t {
 //         a copy in codes
 //   pool  x [N,H,W,C], y [N,OH,OW,C]; op "MaxPool", "AveragePool", "AveragePool+pads" (pads count), window in
 //   conv; floats may come out as codes, by y_scale and y_zero
+// A product (kGemm) whose residual is a 1x1 convolution of its own, which nobody else reads:
+//   residual = alpha * sum [* scale[column]] [+ bias[column]], rounded to `type` (codes: by y_scale, y_zero)
+struct Shortcut {
+  ConvGeometry conv;  // n = 0: there is none
+  float alpha = 1, y_scale = 1, y_zero = 0;
+  DType type = DType::kUndefined;
+};
+
 struct PlanLayer {
   LayerKind kind = LayerKind::kPointwise;
   std::string name;                // of the node that it is built around
@@ -119,6 +131,7 @@ struct PlanLayer {
   std::vector<PlanView> in, out;
   ConvGeometry conv;
   Epilogue epilogue;
+  Shortcut shortcut;
   Program program;
   std::string op;        // rows, pool
   double epsilon = 0;    // rows; products that normalize
@@ -146,11 +159,12 @@ struct EnginePlan {
   std::map<std::string, Tensor> binaries;  // compiled kernels (uint8) by the hash of their text
 };
 
-// Contiguous view of a tensor.
-bool copies_codes(const PlanLayer& layer);  // the last output is a copy in codes
-bool leaves_sums(const PlanLayer& layer);   // a product that leaves sums of its rows
-bool normalizes(const PlanLayer& layer);    // a product of normalized rows, or with a normalized residual
-PlanView whole(const EnginePlan& plan, int tensor);
+bool has_shortcut(const PlanLayer& layer);
+PlanLayer shortcut_layer(const PlanLayer& layer);  // the shortcut as a convolution of its own; no output
+bool copies_codes(const PlanLayer& layer);         // the last output is a copy in codes
+bool leaves_sums(const PlanLayer& layer);          // a product that leaves sums of its rows
+bool normalizes(const PlanLayer& layer);  // a product of normalized rows, or with a normalized residual
+PlanView whole(const EnginePlan& plan, int tensor);  // contiguous view of a tensor
 Dims dense_strides(const Dims& dims);
 bool is_dense(const PlanView& view);
 

@@ -27,7 +27,8 @@ namespace pare {
 struct PlanOptions {
   DType precision = DType::kF16;  // how float values are stored: float32, float16 or bfloat16
   bool fold_norms = true;         // LayerNormalization inside of the products around it, where it can be
-  bool integer = true;            // Q/DQ layers as int8 or E4M3 where they can; off: as fake quantization
+  bool shortcuts = false;  // 1x1 convolutions that are only a residual inside of the product that adds them
+  bool integer = true;     // Q/DQ layers as int8 or E4M3 where they can; off: as fake quantization
   // float32 is stored, products and convolutions may round their operands to TF32 (10 bits of mantissa).
   bool tf32 = false;
 };

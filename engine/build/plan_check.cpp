@@ -176,6 +176,23 @@ void check_layer(const EnginePlan& plan, const PlanLayer& layer, const std::stri
     const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
     for (const std::size_t slot : {kNormColumns, kResidualGamma, kResidualBeta, kYScales})
       if (has(slot)) need(layer.in[slot].dims == Dims({y.dims.back()}) && is_dense(layer.in[slot]));
+    for (const std::size_t slot : {kShortBias, kShortScale})
+      if (has(slot)) need(layer.in[slot].dims == Dims({y.dims.back()}) && is_dense(layer.in[slot]));
+    need(has_shortcut(layer) == has(kShortX));
+    if (has_shortcut(layer)) {
+      const ConvGeometry& c = layer.shortcut.conv;
+      for (const std::int64_t v : {c.n, c.h, c.w, c.c, c.oh, c.ow, c.m, c.sh, c.sw})
+        if (v < 1 || v > (std::int64_t{1} << 31)) bad(what, "a convolution out of range");
+      const DType type = layer.shortcut.type;
+      need(layer.kind == LayerKind::kGemm && y.dims[0] == 1 && !layer.in[3].present() && has(kShortW) &&
+           c.kh == 1 && c.kw == 1 && c.group == 1 && c.top == 0 && c.left == 0 && (c.oh - 1) * c.sh < c.h &&
+           (c.ow - 1) * c.sw < c.w && c.rows() == y.dims[1] && c.m == y.dims[2] &&
+           layer.shortcut.y_scale > 0 &&
+           (type == DType::kI8 || type == DType::kU8 || type == DType::kE4M3FN || type == DType::kF16 ||
+            type == DType::kBF16));
+      need(layer.in[kShortX].dims == Dims({c.n, c.h, c.w, c.c}) && is_dense(layer.in[kShortX]) &&
+           element_count(layer.in[kShortW].dims) == c.m * c.c && is_dense(layer.in[kShortW]));
+    }
     const auto sums = [&](const PlanView& v, std::int64_t columns) {
       need(layer.kind == LayerKind::kGemm && y.dims[0] == 1 && columns % 32 == 0 && v.strides.size() == 3 &&
            v.strides[2] == 1 && v.strides[1] == 2 && v.strides[0] >= 0 && v.strides[0] % 2 == 0 &&

@@ -36,6 +36,12 @@ Json layer_json(const PlanLayer& l) {
   for (const PlanView& v : l.in) json["in"].push_back(view_json(v));
   for (const PlanView& v : l.out) json["out"].push_back(view_json(v));
   if (l.conv.n != 0) json["conv"] = conv_json(l.conv);
+  if (has_shortcut(l))
+    json["shortcut"] = {{"conv", conv_json(l.shortcut.conv)},
+                        {"alpha", json_number(static_cast<double>(l.shortcut.alpha))},
+                        {"y_scale", json_number(static_cast<double>(l.shortcut.y_scale))},
+                        {"y_zero", json_number(static_cast<double>(l.shortcut.y_zero))},
+                        {"type", name(l.shortcut.type)}};
   const Epilogue& e = l.epilogue;
   json["epilogue"] =
       Json::array({json_number(static_cast<double>(e.alpha)), json_number(static_cast<double>(e.r_scale)),
@@ -151,6 +157,19 @@ ProgramStep read_step(const Json& json, const std::string& what) {
   return s;
 }
 
+ConvGeometry read_conv(const Reader& r) {
+  const Dims c = r.ints("conv");
+  if (c.size() != 16) r.bad("convolution");
+  std::int64_t ConvGeometry::*const fields[] = {
+      &ConvGeometry::n,  &ConvGeometry::h,     &ConvGeometry::w,   &ConvGeometry::c,
+      &ConvGeometry::oh, &ConvGeometry::ow,    &ConvGeometry::m,   &ConvGeometry::kh,
+      &ConvGeometry::kw, &ConvGeometry::group, &ConvGeometry::sh,  &ConvGeometry::sw,
+      &ConvGeometry::dh, &ConvGeometry::dw,    &ConvGeometry::top, &ConvGeometry::left};
+  ConvGeometry g;
+  for (std::size_t i = 0; i < 16; ++i) g.*fields[i] = c[i];
+  return g;
+}
+
 PlanLayer read_layer(const Json& json, const std::string& what) {
   const Reader r(json, what);
   PlanLayer l;
@@ -162,15 +181,14 @@ PlanLayer read_layer(const Json& json, const std::string& what) {
   }
   for (const Json& v : r.array("in")) l.in.push_back(read_view(v, what));
   for (const Json& v : r.array("out")) l.out.push_back(read_view(v, what));
-  if (r.has("conv")) {
-    const Dims c = r.ints("conv");
-    if (c.size() != 16) r.bad("convolution");
-    std::int64_t ConvGeometry::*const fields[] = {
-        &ConvGeometry::n,  &ConvGeometry::h,     &ConvGeometry::w,   &ConvGeometry::c,
-        &ConvGeometry::oh, &ConvGeometry::ow,    &ConvGeometry::m,   &ConvGeometry::kh,
-        &ConvGeometry::kw, &ConvGeometry::group, &ConvGeometry::sh,  &ConvGeometry::sw,
-        &ConvGeometry::dh, &ConvGeometry::dw,    &ConvGeometry::top, &ConvGeometry::left};
-    for (std::size_t i = 0; i < 16; ++i) l.conv.*fields[i] = c[i];
+  if (r.has("conv")) l.conv = read_conv(r);
+  if (r.has("shortcut")) {
+    const Reader s(json_object(json, "shortcut", what), what);
+    l.shortcut.conv = read_conv(s);
+    l.shortcut.alpha = static_cast<float>(s.real("alpha"));
+    l.shortcut.y_scale = static_cast<float>(s.real("y_scale"));
+    l.shortcut.y_zero = static_cast<float>(s.real("y_zero"));
+    if (!dtype_from_name(s.text("type"), l.shortcut.type)) s.bad("type");
   }
   const Json& e = r.array("epilogue");
   if (e.size() != 9) r.bad("epilogue");

@@ -278,6 +278,28 @@ class Layer {
     return static_cast<float>(std::min(std::max(v, code_low(type)), code_high(type)));
   }
 
+  double shortcut(std::int64_t row, std::int64_t column) const {
+    const Shortcut& s = layer_.shortcut;
+    const ConvGeometry& g = s.conv;
+    const std::int64_t ox = row % g.ow, oy = row / g.ow % g.oh, n = row / (g.ow * g.oh);
+    const std::int64_t x = layer_.in[kShortX].offset + ((n * g.h + oy * g.sh) * g.w + ox * g.sw) * g.c,
+                       w = layer_.in[kShortW].offset + column * g.c;
+    double sum = 0;
+    for (std::int64_t c = 0; c < g.c; ++c)
+      sum += static_cast<double>(in_[kShortX][x + c]) * static_cast<double>(in_[kShortW][w + c]);
+    double v = sum * static_cast<double>(s.alpha);
+    if (has(kShortScale)) v *= column_value(kShortScale, column);
+    if (has(kShortBias)) v += column_value(kShortBias, column);
+    float stored = static_cast<float>(v);
+    if (bits(s.type) == 8)
+      stored = code_of(v, static_cast<double>(s.y_scale), static_cast<double>(s.y_zero), s.type);
+    std::byte raw[4];
+    if (s.type == DType::kI8 || s.type == DType::kU8) return static_cast<double>(stored);
+    encode(s.type, &stored, raw, 1);
+    convert(TensorView{s.type, {1}, raw}, TensorView{DType::kF32, {1}, &stored});
+    return static_cast<double>(stored);
+  }
+
   float finish(double sum, std::int64_t column, std::int64_t at, std::int64_t row = 0) const {
     const Epilogue& e = layer_.epilogue;
     double v = sum * static_cast<double>(e.alpha);
@@ -297,6 +319,7 @@ class Layer {
       }
       v += static_cast<double>(e.r_scale) * r;
     }
+    if (has_shortcut(layer_)) v += static_cast<double>(e.r_scale) * shortcut(row, column);
     v = e.act(v);
     const DType type = plan_.tensors[static_cast<std::size_t>(layer_.out[0].tensor)].dtype;
     if (bits(type) != 8 && (!has(kYScales) || column_value(kYScales, column) == 0))

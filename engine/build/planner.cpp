@@ -250,6 +250,7 @@ EnginePlan make_plan(const Graph& graph, const PlanOptions& options) {
   planning::quantize_before_pools(copy);
   planning::Planner planner(std::move(copy), options);
   EnginePlan plan = planner.run();
+  if (options.shortcuts) planning::absorb_shortcuts(plan);
   hash_weights(plan);
   plan.realized = lowered.realized;
   for (Realized& row : plan.realized) {

@@ -37,6 +37,7 @@ struct AttentionMatch {
 
 void merge_products(Graph& graph);  // planner_merge.cpp
 void quantize_before_pools(Graph& graph);
+void absorb_shortcuts(EnginePlan& plan);  // planner_shortcut.cpp
 
 class Planner {
  public:

@@ -19,7 +19,7 @@ namespace {
 
 const char* kText = R"CUDA(
 #define SYNC_() asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory")
-extern "C" __global__ void $SHAPE$ __launch_bounds__($THREADS$, $BLOCKS$) kernel(const __grid_constant__ Map map_x, const __grid_constant__ Map map_w, $PARAMS$) {
+extern "C" __global__ void $SHAPE$ __launch_bounds__($THREADS$, $BLOCKS$) kernel(const __grid_constant__ Map map_x, const __grid_constant__ Map map_w, $SHORT_MAPS$$PARAMS$) {
   extern __shared__ __align__(1024) u8 raw_memory[];
   __shared__ __align__(8) u64 barriers[2 * $STAGES$];
   constexpr int BM = $BM$, BN = $BN$, MI = $MI$, GROUPS = $GROUPS$, ES = $ES$, STAGES = $STAGES$, CLUSTER = $CLUSTER$;
@@ -28,6 +28,7 @@ $SHARED$
   constexpr int THREADS = 128 * GROUPS, KB = $KB$, STAGE = (BM + BN) * KB;
   constexpr i64 M = $M$, N = $N$, K = $K$;
   constexpr int TILES_M = $TILES_M$, TILES_N = $TILES_N$, SPLITS = $SPLITS$, STEPS = $STEPS$, KS = KB / ES;
+  constexpr int SHORT = $SHORT$;  // steps of a shortcut, in front of the others
 #define FIRST_ROW group * MI * 64
 #define STAT_ROW(name) name[r]
 #define ROW_AT(r) (m0 + (r))
@@ -40,7 +41,7 @@ $FINISH$
   const int m0 = mt * BM, n0 = nt * BN;
   const int split = SPLITS > 1 ? blockIdx.y : 0;
   const i32 batch = SPLITS > 1 ? 0 : blockIdx.y;
-  const int begin = (int)((i64)STEPS * split / SPLITS), steps = (int)((i64)STEPS * (split + 1) / SPLITS) - begin;
+  const int begin = (int)((i64)STEPS * split / SPLITS), steps = (int)((i64)STEPS * (split + 1) / SPLITS) - begin + SHORT;
   const u32 base = (shared_(raw_memory) + 1023) & ~1023u;
   u8* memory = raw_memory + (base - shared_(raw_memory));
   const u32 full = shared_(barriers), empty = full + 8 * STAGES;
@@ -65,10 +66,12 @@ $FINISH$
     auto weights = [&](int step) {
       const int s = step % STAGES;
       const u32 to = base + s * STAGE + BM * KB;
+      const int at = begin + step - SHORT;
+      $SHORT_WEIGHTS$
       if (CLUSTER == 1)
-        fetch_(to, &map_w, full + 8 * s, (begin + step) * KS, n0, batch);
+        fetch_(to, &map_w, full + 8 * s, at * KS, n0, batch);
       else
-        fetch_for_all_(to + rank * (BN / 2 * KB), &map_w, full + 8 * s, (begin + step) * KS, n0 + (int)rank * (BN / 2), batch, 3u);
+        fetch_for_all_(to + rank * (BN / 2 * KB), &map_w, full + 8 * s, at * KS, n0 + (int)rank * (BN / 2), batch, 3u);
     };
     if (lane == 0) {
       const int ahead = steps < STAGES ? steps : STAGES;
@@ -87,6 +90,7 @@ $FINISH$
           expect_(full + 8 * s, STAGE);
           weights(step);
         }
+        $SHORT_FETCH$
         $FETCH$
       }
     }
@@ -105,7 +109,16 @@ $ASK$
     for (int i = 0; i < MI; ++i)
 #pragma unroll
       for (int j = 0; j < $NR$; ++j) sum[i][j] = 0;
-    for (int step = 0; step < steps; ++step) {
+$LOOPS$
+$END$
+  }
+  // A block must not end while the other one still signals its barriers.
+  if (CLUSTER > 1 || NEAR) all_blocks_();
+}
+)CUDA";
+
+const char* kLoop = R"CUDA(
+    for (int step = $FROM$; step < $TO$; ++step) {
       const int s = step % STAGES;
       pass_(full + 8 * s, (step / STAGES) & 1);
       const u64 a = describe_(base + s * STAGE + group * MI * 64 * KB), b = describe_(base + s * STAGE + BM * KB);
@@ -128,11 +141,6 @@ $ASK$
     for (int i = 0; i < MI; ++i)
 #pragma unroll
       for (int j = 0; j < $NR$; ++j) asm volatile("" : "+$R$"(sum[i][j])::"memory");
-$END$
-  }
-  // A block must not end while the other one still signals its barriers.
-  if (CLUSTER > 1 || NEAR) all_blocks_();
-}
 )CUDA";
 
 // Through shared memory.
@@ -258,14 +266,28 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
   source.grid[1] = c.splits > 1 ? c.splits : u.s.batch;
   const bool direct = c.splits == 1 && t.n % 32 == 0 && has_fragment_code(plan, layer);
   // With few steps the residual takes longest: asked for before everything else.
-  const bool loaded =
-      direct && u.steps <= kFewSteps && fragment_residual_registers(plan, layer, t.mi, t.n) > 0;
+  const bool loaded = direct && (has_shortcut(layer) || u.steps <= kFewSteps) &&
+                      fragment_residual_registers(plan, layer, t.mi, t.n) > 0;
   const std::string columns = direct ? columns_code(layer, "0", "tid", 128 * t.groups) : "";
   const bool weights = columns_are_weights(plan, layer);
   const bool asked = c.near && t.m() / c.splits * (t.n / u.width) <= 128 * t.groups;
   const int sums = direct ? 0 : t.m() * (t.n + 8) * 4;
   source.shared_bytes = std::max(c.stages * (t.m() + t.n) * u.bytes, sums) + 1024;
   source.maps = {wgmma_x_map(layer, u, t.m()), wgmma_w_map(u, t.n / t.cluster)};
+  std::string short_maps, short_weights, short_rows, short_fetch;
+  if (has_shortcut(layer)) {
+    const PlanLayer other = shortcut_layer(layer);
+    source.maps.push_back(wgmma_x_map(other, u.other(), t.m()));
+    source.maps.push_back(wgmma_w_map(u.other(), t.n));
+    source.maps[2].slot = kShortX, source.maps[3].slot = kShortW;
+    short_maps = "const __grid_constant__ Map map_short_x, const __grid_constant__ Map map_short_w, ";
+    short_weights = "if (step < SHORT) return fetch_(to, &map_short_w, full + 8 * s, step * KS, n0, 0);";
+    short_rows = wgmma_rows_code(other, "(u32)m0");
+    short_fetch =
+        wgmma_fetch_code(other, u.other(), "step", "base + s * STAGE", "m0", "full + 8 * s", "0", "0u");
+    short_fetch = "if (step < SHORT) {\n" +
+                  short_fetch.replace(short_fetch.find("&map_x"), 6, "&map_short_x") + "} else";
+  }
   const bool integer = u.x == DType::kI8 || u.x == DType::kU8;
   const auto n = [](std::int64_t v) { return std::to_string(v); };
   std::vector<std::pair<std::string, std::string>> words = {
@@ -281,16 +303,20 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
       {"SHARED", direct ? columns_shared(layer, 1) : ""},
       {"WEIGHTS", weights ? columns : ""},
       {"COLUMNS", weights ? "" : columns},
-      {"RESIDUAL", loaded ? fragment_residual_code(plan, layer) : ""},
+      {"RESIDUAL", loaded && !has_shortcut(layer) ? fragment_residual_code(plan, layer) : ""},
       {"NEAR", c.near ? "true" : "false"},
       {"THREADS", n(source.block)},
       {"BLOCKS", n(c.blocks)},
       {"STAGES", n(c.stages)},
       {"KB", n(u.bytes)},
       {"STEPS", n(u.steps)},
-      {"ROWS", wgmma_rows_code(layer, "(u32)m0")},
-      {"FETCH",
-       wgmma_fetch_code(layer, u, "begin + step", "base + s * STAGE", "m0", "full + 8 * s", "batch", "0u")},
+      {"ROWS", wgmma_rows_code(layer, "(u32)m0") + short_rows},
+      {"SHORT", n(u.short_steps)},
+      {"SHORT_MAPS", short_maps},
+      {"SHORT_WEIGHTS", short_weights},
+      {"SHORT_FETCH", short_fetch},
+      {"FETCH", wgmma_fetch_code(layer, u, "begin + step - SHORT", "base + s * STAGE", "m0", "full + 8 * s",
+                                 "batch", "0u")},
       {"CLUSTER", n(t.cluster)},
       {"GROUPS", n(t.groups)},
       {"MI", n(t.mi)},
@@ -308,6 +334,19 @@ KernelSource wgmma_kernel(const EnginePlan& plan, const PlanLayer& layer, const 
       {"V", n(u.width)},
       {"EARLY", early_weights(plan, layer)}};
   words.emplace_back("ASK", asked ? fill(kAsk, words) : "");
+  const auto loop = [&](const char* from, const char* to) {
+    auto bounds = words;
+    bounds.emplace_back("FROM", from);
+    bounds.emplace_back("TO", to);
+    return fill(kLoop, bounds);
+  };
+  const std::string zero =
+      "#pragma unroll\n    for (int i = 0; i < MI; ++i)\n#pragma unroll\n      for (int j = 0; j < " +
+      n(registers) + "; ++j) sum[i][j] = 0;\n";
+  words.emplace_back("LOOPS", has_shortcut(layer) ? loop("0", "SHORT") + "    SYNC_();\n" +
+                                                        fragment_shortcut_code(plan, layer, "0") + zero +
+                                                        loop("SHORT", "steps")
+                                                  : loop("0", "steps"));
   words.emplace_back("SPLIT", c.near ? kNear : c.splits > 1 ? kSplit : "");
   words.emplace_back("ADD_PARTS", c.near ? kAddNear : c.splits > 1 ? add_parts_code() : "");
   words.emplace_back("END",
@@ -326,14 +365,18 @@ int blocks_that_fit(const Tile& t, int residual, int shared_bytes) {
 // Cycles, roughly: the matrix unit (2048 products of 16 bit a cycle), 40 bytes a cycle from L2, latency.
 std::vector<Choice> choices(const EnginePlan& plan, const PlanLayer& layer, const WgmmaSetup& u) {
   const int columns_of = leaves_sums(layer) ? 32 : 1;
-  const bool few = u.steps <= kFewSteps && has_fragment_code(plan, layer);
+  const bool shortcut = has_shortcut(layer);
+  const bool few = (u.steps <= kFewSteps && has_fragment_code(plan, layer)) || shortcut;
   std::vector<Choice> list;
-  const double steps = static_cast<double>(u.steps);
+  const double steps = static_cast<double>(u.steps + u.short_steps);
   for (const Tile& t : kTiles) {
     if (t.n % u.width != 0 || t.n % columns_of != 0 || (t.m() > 64 && t.m() >= 2 * u.s.m) ||
         (t.n > 32 && t.n >= 2 * u.s.n))
       continue;
     if (t.cluster > 1 && u.s.m <= t.m()) continue;
+    if (shortcut && (t.cluster > 1 || t.groups > 1 || t.n % 32 != 0 ||
+                     t.mi * t.n / 2 + fragment_residual_registers(plan, layer, t.mi, t.n) > 180))
+      continue;
     Choice c;
     c.tile = t;
     const int stage = (t.m() + t.n) * u.bytes;
@@ -342,11 +385,11 @@ std::vector<Choice> choices(const EnginePlan& plan, const PlanLayer& layer, cons
     const double tiles = static_cast<double>((u.s.m + t.m() - 1) / t.m()) *
                          static_cast<double>((u.s.n + t.n - 1) / t.n) * static_cast<double>(u.s.batch);
     for (const int splits : {1, 2, 3, 4, 6, 8}) {
-      if (splits > 1 &&
-          (u.s.batch > 1 || t.cluster > 1 || steps < 4 * splits || tiles * splits > 300 || tiles > 132))
+      if (splits > 1 && (shortcut || u.s.batch > 1 || t.cluster > 1 || steps < 4 * splits ||
+                         tiles * splits > 300 || tiles > 132))
         continue;
       if (few && splits == 1 && t.cluster == 1 && t.n % 32 == 0) {
-        c.stages = std::min(c.stages, static_cast<int>(u.steps));
+        c.stages = std::min(c.stages, static_cast<int>(u.steps + u.short_steps));
         c.blocks = blocks_that_fit(t, fragment_residual_registers(plan, layer, t.mi, t.n),
                                    c.stages * stage + columns_bytes(layer, 1, t.n) + 2048);
       }
@@ -378,7 +421,7 @@ std::vector<Choice> choices(const EnginePlan& plan, const PlanLayer& layer, cons
 std::vector<KernelSource> wgmma_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                         std::string& why_not) {
   WgmmaSetup u;
-  why_not = wgmma_setup(plan, layer, u);
+  why_not = has_shortcut(layer) ? wgmma_shortcut_setup(plan, layer, u) : wgmma_setup(plan, layer, u);
   if (!why_not.empty()) return {};
   std::vector<KernelSource> sources;
   for (const Choice& c : choices(plan, layer, u)) sources.push_back(wgmma_kernel(plan, layer, u, c));

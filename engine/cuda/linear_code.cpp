@@ -46,6 +46,7 @@ int epilogue_width(const EnginePlan& plan, const PlanLayer& layer, std::int64_t 
 }
 
 std::string finish_why_not(const PlanLayer& layer, int w) {
+  if (has_shortcut(layer)) return "a shortcut inside";
   if (leaves_sums(layer) && (w != 8 || layer.out[0].dims.back() % 32 != 0))
     return "sums of rows need columns in pieces of 32";
   return "";
@@ -127,7 +128,7 @@ static std::string value_code(const EnginePlan& plan, const PlanLayer& layer) {
     if (has(kResidualGamma)) t += "      residual[e] *= gamma[e];\n";
     if (has(kResidualBeta)) t += "      residual[e] += beta[e];\n";
   }
-  if (has(3))
+  if (has(3) || has_shortcut(layer))
     t += e.r_scale == 1
              ? "      f += residual[e];\n"
              : fmt::format("      f += {} * residual[e];\n", number(static_cast<double>(e.r_scale)));
@@ -179,6 +180,8 @@ static std::vector<std::pair<std::size_t, const char*>> column_values(const Plan
   add(kResidualGamma, "gamma");
   add(kResidualBeta, "beta");
   add(kYScales, "steps");
+  add(kShortScale, "short_scale");
+  add(kShortBias, "short_bias");
   return list;
 }
 
@@ -201,6 +204,7 @@ static const char* kPieceSums = R"CUDA(
 )CUDA";
 
 std::string finish_code(const EnginePlan& plan, const PlanLayer& layer, int w, bool asked) {
+  if (has_shortcut(layer)) return "";  // finished where the sums lie
   const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
   std::string arrays, loads;
   const auto vector = [&](std::size_t slot, const char* index, const char* name) {
@@ -318,8 +322,10 @@ std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer, const 
         "      float {0}[8];\n#pragma unroll\n      for (int j = 0; j < 4; ++j) load_<2>({0} + 2 * j, "
         "&columns_[{1}][{2}][g * 32 + j * 8 + (lane & 3) * 2]);\n",
         entry.second, group, k++);
-  const bool pieces = has(3) && bits(type_of(plan, layer.in[3])) <= 16,
-             codes = pieces && bits(type_of(plan, layer.in[3])) == 8;
+  // Of a shortcut, already where the sums are: nothing to exchange.
+  const bool own = has_shortcut(layer);
+  const DType residual = own ? layer.shortcut.type : has(3) ? type_of(plan, layer.in[3]) : DType::kUndefined;
+  const bool pieces = own || (has(3) && bits(residual) <= 16), codes = pieces && bits(residual) == 8;
   if (pieces && !loaded) t += residual_rows(codes, "near", true);
   const LinearSizes s = linear_sizes(layer);
   const DType x = type_of(plan, layer.in[0]);
@@ -345,20 +351,21 @@ std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer, const 
     t += "          float residual[8];\n          {\n";
     if (codes) {
       t += fmt::format("          u32 p[2] = {{{0}.x, {0}.y}};\n", from);
-      t += kExchangeCodes;
+      if (!own) t += kExchangeCodes;
       for (int e = 0; e < 8; ++e)
-        t += type_of(plan, layer.in[3]) == DType::kE4M3FN
+        t += residual == DType::kE4M3FN
                  ? fmt::format("          residual[{0}] = get_(E4M3{{(u8)(p[{1}] >> {2})}});\n", e, e / 4,
                                e % 4 * 8)
-                 : fmt::format("          residual[{0}] = nth_code_<{2}>(in3, p[{1}]);\n", e, e / 4, e % 4);
+                 : fmt::format("          residual[{0}] = nth_code_<{2}>((const {3}*)0, p[{1}]);\n", e, e / 4,
+                               e % 4, type_word(residual));
     } else {
       t += fmt::format("          u32 p[4] = {{{0}.x, {0}.y, {0}.z, {0}.w}};\n", from);
-      t += kExchange;
+      if (!own) t += kExchange;
       t += fmt::format(
           "#pragma unroll\n          for (int j = 0; j < 4; ++j) {{\n            const Vec<{0}, 2> both = "
           "*reinterpret_cast<const Vec<{0}, 2>*>(&p[j]);\n            residual[2 * j] = get_(both.v[0]), "
           "residual[2 * j + 1] = get_(both.v[1]);\n          }}\n",
-          type_word(type_of(plan, layer.in[3])));
+          type_word(residual));
     }
     t += "          }\n";
   } else if (has(3)) {
@@ -407,6 +414,55 @@ std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer, const 
   return fill(t, places(s));
 }
 
+std::string fragment_shortcut_code(const EnginePlan& plan, const PlanLayer& layer, const char* group) {
+  const DType type = layer.shortcut.type, x = type_of(plan, layer.in[kShortX]);
+  const bool codes = bits(type) == 8, integer = x == DType::kI8 || x == DType::kU8;
+  const bool small = integer && layer.shortcut.conv.c * (x == DType::kI8 ? 128 : 255) * 128 < 1 << 22;
+  std::string t = fmt::format(R"CUDA(
+    {0} near[BN / 32][MI * 2];
+#pragma unroll
+    for (int g = 0; g < BN / 32; ++g) {{
+)CUDA",
+                              codes ? "uint2" : "uint4");
+  std::size_t k = 0;
+  for (const auto& [slot, name] : column_values(layer)) {
+    if (slot == kShortScale || slot == kShortBias)
+      t += fmt::format(
+          "      float {0}[8];\n#pragma unroll\n      for (int j = 0; j < 4; ++j) load_<2>({0} + 2 * j, "
+          "&columns_[{1}][{2}][g * 32 + j * 8 + (lane & 3) * 2]);\n",
+          name, group, k);
+    ++k;
+  }
+  t += fmt::format(R"CUDA(
+#pragma unroll
+      for (int i = 0; i < MI * 2; ++i) {{
+        float v[8];
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {{
+          v[e] = {0}(sum[i >> 1][(g * 4 + (e >> 1)) * 4 + (i & 1) * 2 + (e & 1)]);
+)CUDA",
+                   small ? "small_" : "(float)");
+  if (layer.shortcut.alpha != 1)
+    t += fmt::format("          v[e] *= {};\n", number(static_cast<double>(layer.shortcut.alpha)));
+  if (layer.in[kShortScale].present()) t += "          v[e] *= short_scale[e];\n";
+  if (layer.in[kShortBias].present()) t += "          v[e] += short_bias[e];\n";
+  if (codes)
+    t += fmt::format("          v[e] *= {};\n", number(1 / static_cast<double>(layer.shortcut.y_scale)));
+  const double zero = static_cast<double>(layer.shortcut.y_zero);
+  if (codes && type != DType::kE4M3FN)
+    t += clipped_code("v[e]", code_low(type) - zero, code_high(type) - zero, zero);
+  const std::string to = fmt::format("(const {}*)0", type_word(type));
+  t += "        }\n";
+  t += codes
+           ? fmt::format("        near[g][i] = uint2{{four_codes_({0}, v), four_codes_({0}, v + 4)}};\n", to)
+           : fmt::format(
+                 "        near[g][i] = uint4{{pair_({0}, v[0], v[1]), pair_({0}, v[2], v[3]), pair_({0}, "
+                 "v[4], "
+                 "v[5]), pair_({0}, v[6], v[7])}};\n",
+                 to);
+  return t + "      }\n    }\n";
+}
+
 std::string fragment_residual_code(const EnginePlan& plan, const PlanLayer& layer) {
   const bool codes = bits(type_of(plan, layer.in[3])) == 8;
   return fill(
@@ -417,6 +473,7 @@ std::string fragment_residual_code(const EnginePlan& plan, const PlanLayer& laye
 }
 
 int fragment_residual_registers(const EnginePlan& plan, const PlanLayer& layer, int mi, int n) {
+  if (has_shortcut(layer)) return mi * 2 * (n / 32) * bits(layer.shortcut.type) / 4;
   if (!layer.in[3].present() || bits(type_of(plan, layer.in[3])) > 16) return 0;
   return mi * 2 * (n / 32) * bits(type_of(plan, layer.in[3])) / 4;
 }

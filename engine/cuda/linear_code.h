@@ -31,6 +31,8 @@ std::string lane_stats_code(const PlanLayer& layer);
 std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer, const char* group,
                           bool loaded = false);
 std::string fragment_residual_code(const EnginePlan& plan, const PlanLayer& layer);
+// Of a shortcut: its finished sums, rounded, in place of the residual; `sum` is free again.
+std::string fragment_shortcut_code(const EnginePlan& plan, const PlanLayer& layer, const char* group);
 int fragment_residual_registers(const EnginePlan& plan, const PlanLayer& layer, int mi, int n);
 // "store_codes_<8>" or "store_<8>": store of w neighbours, and how a number in units of a code becomes one
 // that such a store rounds: clipped to lo .. hi, then plus the zero point.

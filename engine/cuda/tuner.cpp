@@ -272,6 +272,12 @@ std::string layer_key(const EnginePlan& plan, const PlanLayer& layer) {
   const ConvGeometry& g = layer.conv;
   text += fmt::format(" c{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}", g.n, g.h, g.w, g.c, g.oh, g.ow,
                       g.m, g.kh, g.kw, g.group, g.sh, g.sw, g.dh, g.dw, g.top, g.left);
+  if (has_shortcut(layer)) {
+    const Shortcut& s = layer.shortcut;
+    const ConvGeometry& c = s.conv;
+    text += fmt::format(" s{},{},{},{},{},{},{},{},{},{},{}", c.n, c.h, c.w, c.c, c.oh, c.ow, c.m, c.sh, c.sw,
+                        name(s.type), s.y_zero == 0);
+  }
   const Epilogue& e = layer.epilogue;
   text += fmt::format(" e{},{},{},{},{},{},{},{},{}", e.alpha, e.r_scale == 1, e.y_scale == 1, e.y_zero == 0,
                       static_cast<int>(e.act.kind), e.act.lo, e.act.hi, e.act.alpha, e.act.beta);

@@ -182,6 +182,30 @@ const char* early_weights(const EnginePlan& plan, const PlanLayer& layer) {
                                                                                               : "false";
 }
 
+WgmmaSetup WgmmaSetup::other() const {
+  WgmmaSetup o = *this;
+  o.s = short_s;
+  o.steps = short_steps;
+  return o;
+}
+
+std::string wgmma_shortcut_setup(const EnginePlan& plan, const PlanLayer& layer, WgmmaSetup& u) {
+  PlanLayer plain = layer;
+  plain.shortcut = {};
+  std::string why = wgmma_setup(plan, plain, u);
+  if (!why.empty()) return why;
+  if (!has_fragment_code(plan, layer)) return "columns not in eights";
+  WgmmaSetup other;
+  why = wgmma_setup(plan, shortcut_layer(layer), other);
+  if (!why.empty()) return "its shortcut: " + why;
+  const std::int64_t es = size_of(u.x), bytes = std::min(u.bytes, other.bytes);
+  u.bytes = static_cast<int>(bytes);
+  u.steps = (u.s.k * es + bytes - 1) / bytes;
+  u.short_s = other.s;
+  u.short_steps = (other.s.k * es + bytes - 1) / bytes;
+  return "";
+}
+
 std::string wgmma_helpers(const WgmmaSetup& u, int n, int cluster) {
   const int es = size_of(u.x), registers = n / 2;
   const bool integer = u.x == DType::kI8 || u.x == DType::kU8;

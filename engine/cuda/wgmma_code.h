@@ -15,10 +15,16 @@ struct WgmmaSetup {
   int width = 1;           // neighbours that the epilogue takes
   int bytes = 128;         // of k in a row of a stage: a window's pixel may have no more than 64
   std::int64_t steps = 0;  // of that many bytes; a convolution goes over windows' pixels, then over channels
+  // A shortcut's (wgmma_shortcut_setup): its steps, sizes and bytes stand for those above.
+  std::int64_t short_steps = 0;
+  LinearSizes short_s;
+  WgmmaSetup other() const;
 };
 
 // "" and the setup, or why wgmma and the bulk copy engine cannot do this product.
 std::string wgmma_setup(const EnginePlan& plan, const PlanLayer& layer, WgmmaSetup& setup);
+// The same of a product with a shortcut: rows of a stage have as many bytes for both.
+std::string wgmma_shortcut_setup(const EnginePlan& plan, const PlanLayer& layer, WgmmaSetup& setup);
 
 // "true" when the second operand is a weight, which may be fetched before the kernel in front is done.
 const char* early_weights(const EnginePlan& plan, const PlanLayer& layer);

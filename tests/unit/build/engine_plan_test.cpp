@@ -91,6 +91,10 @@ TEST(EnginePlan, KernelsOfKnownNetworks) {
   const EnginePlan resnet = make_plan(test::resnet50());
   EXPECT_EQ(count_kernels(resnet), 57);  // image, 53 convolutions, two pools, the classifier
   EXPECT_EQ(count(resnet, LayerKind::kPointwise), 1);
+  PlanOptions inside;
+  inside.shortcuts = true;
+  EXPECT_EQ(count_kernels(make_plan(test::resnet50(), inside)),
+            53);  // shortcuts in the products that add them
   PlanOptions apart;
   apart.fold_norms = false;
   for (const bool folded : {true, false}) {
@@ -123,6 +127,16 @@ TEST(EnginePlan, CodesBetweenAllLayersOfAnImageNetwork) {
     std::vector<Tensor> inputs = {random_input(graph.value(graph.inputs[0]), 3)};
     Session session(lower_for_cpu(graph).graph, {&pool, true, false});
     EXPECT_GT(sqnr(session.run(inputs)[0], run_plan_reference(plan, inputs)[0]), 30) << name(type);
+
+    // The shortcut inside of the product that adds it: the same codes, in every layer's arithmetic.
+    PlanOptions inside;
+    inside.shortcuts = true;
+    const EnginePlan shorter = make_plan(graph, inside);
+    EXPECT_EQ(count_kernels(shorter), 11) << to_text(shorter);
+    EXPECT_EQ(std::count_if(shorter.layers.begin(), shorter.layers.end(), has_shortcut), 1);
+    const Tensor apart = run_plan_reference(plan, inputs)[0],
+                 together = run_plan_reference(shorter, inputs)[0];
+    EXPECT_EQ(std::memcmp(apart.data(), together.data(), static_cast<std::size_t>(apart.bytes())), 0);
 
     // All layers float: no quantizer is left, not even that of the shortcut.
     Graph changed = graph;

@@ -27,6 +27,7 @@ bool have_nvrtc() {
 std::vector<std::string> texts(const Graph& graph, DType precision, std::set<std::string>& seen) {
   PlanOptions options;
   options.precision = precision;
+  options.shortcuts = true;
   const EnginePlan plan = make_plan(graph, options);
   std::vector<std::string> codes;
   for (const PlanLayer& layer : plan.layers) {
