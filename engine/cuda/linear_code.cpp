@@ -540,8 +540,8 @@ std::vector<KernelSource> plain_linear_kernels(const EnginePlan& plan, const Pla
       sum +
       fmt::format("  float v[1] = {{sum}};\n  finish_(v, column, b * {} + row * {} + column, row, 0);\n}}\n",
                   s.step_d, s.ldd);
-  if (leaves_sums(layer) || normalizes(layer)) {
-    why_not = "rows that are normalized";
+  if (leaves_sums(layer) || normalizes(layer) || has_shortcut(layer)) {
+    why_not = "rows that are normalized, or a shortcut inside";
     return {};
   }
   if (layer.in[3].present() && (s.ldr != s.ldd || (s.batch > 1 && s.step_r != s.step_d))) {
