@@ -70,6 +70,7 @@ class Build final : public Command {
       throw make_error(ErrorCode::kUsage, "no place for the engine").hint("add -o ENGINE, or --plan-only");
     for (const std::string& text : profiles_) profile_.push_back(parse_profile(text));
     const EngineFile old = refit_.empty() ? EngineFile() : read_engine(refit_);
+    if (!refit_.empty() && !old.is_cpu()) take_from(old);
     // Opening a device and its libraries takes as long as reading a model: both at once.
     std::future<Graph> reading = std::async(std::launch::async, [this] {
       Graph model = load_model(path_);
@@ -81,6 +82,11 @@ class Build final : public Command {
     PlanOptions options = plan_options(cpu);
     InputShapes shapes;
     for (const std::string& text : shapes_) shapes.push_back(parse_input_shape(text));
+    if (shapes.empty() && profile_.empty() && !refit_.empty() && !old.is_cpu())
+      for (const int id : old.plan.inputs) {
+        const PlanTensor& t = old.plan.tensors[static_cast<std::size_t>(id)];
+        shapes.emplace_back(t.name, t.dims);
+      }
     stage("device");
     Graph graph = reading.get();
     Graph open = open_sizes(graph, batch_, shapes, profile_);
@@ -118,6 +124,19 @@ class Build final : public Command {
     const bool no_device = plan_only_ || !portable_.empty();
     if (no_device && context.options().device != "cpu") return false;
     return device_for(context) == EngineDevice::kCpu;
+  }
+
+  // A refit is at the shapes and in the precision of the engine, unless others are asked for, which it then
+  // refuses.
+  void take_from(const EngineFile& old) {
+    if (profile_.empty()) profile_ = old.profile;
+    if (precision_.empty())
+      for (const auto& [word, type] : {std::pair<const char*, const char*>{"fp16", "float16"},
+                                       {"bf16", "bfloat16"},
+                                       {"fp32", "float32"},
+                                       {"tf32", "tf32"}})
+        if (old.plan.precision == type) precision_ = word;
+    fake_ = fake_ || !old.integer;
   }
 
   PlanOptions plan_options(bool cpu) const {
@@ -265,10 +284,7 @@ class Build final : public Command {
   }
 
   int refit_engine(Context& context, const Graph& graph, PlanOptions options, EngineFile& engine) {
-    EngineFile old = read_engine(refit_);
-    if (!old.more.empty() || !profile_.empty())
-      throw make_error(ErrorCode::kUnsupported, "an engine with a profile of shapes cannot be refitted")
-          .hint("build it again; its timing cache makes that a matter of seconds");
+    const EngineFile old = read_engine(refit_);
     options.fold_norms = std::any_of(old.plan.layers.begin(), old.plan.layers.end(),
                                      [](const PlanLayer& layer) { return normalizes(layer); });
     options.shortcuts = std::any_of(old.plan.layers.begin(), old.plan.layers.end(), has_shortcut);
@@ -279,6 +295,14 @@ class Build final : public Command {
     if (!as_float.empty()) engine.plan.realized = old.plan.realized;
     refit(engine.plan, old.plan);
     plan_memory(engine.plan);
+    for (const EnginePlan& tuned : old.more) {
+      std::vector<Dims> dims;
+      for (const int id : tuned.inputs) dims.push_back(tuned.tensors[static_cast<std::size_t>(id)].dims);
+      EnginePlan plan = plan_at(engine, sizes_of(*engine.graph, profile_, dims), clean_graph);
+      refit(plan, tuned);
+      plan_memory(plan);
+      engine.more.push_back(std::move(plan));
+    }
     engine.provenance = old.provenance;
     engine.provenance.model = file_name(path_);
     engine.provenance.model_sha256 = sha256_of_file(path_);

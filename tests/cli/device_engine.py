@@ -87,7 +87,12 @@ def profiles():
     step('outside of the profile', ['bench', 'p.engine', '--batch', '9', '--iterations', '1'], 2, "'batch' is 9, its profile has 1 to 8")
     # Weights are there already; what batch 5 needs beside them is not.
     step('the end needs too much', [*build[:-1], 'batch=1x2x4096'], 5, 'at batch 4096', 'the largest batch that fits is about', memory=20000000)
-    step('refit of a profile', ['build', RESNET, '-o', 'x.engine', '--refit', 'p.engine', '--profile', 'batch=1x2x8'], 4, 'cannot be refitted', 'timing cache')
+    step('refit of a profile', ['build', RESNET, '-o', 'pr.engine', '--refit', 'p.engine'], 0, 'with the tactics of p.engine')
+    same('p.engine', 'pr.engine', 'a profile refitted with the same weights')
+    step('in another precision', ['build', RESNET, '-o', 'x.engine', '--refit', 'p.engine', '--precision', 'fp32'], 4, 'it stores values as float16')
+    step('build at batch 3', ['build', RESNET, '--device', 'cuda', '-o', 'three.engine', '--batch', '3', '--precision', 'bf16'])
+    step('refit has its batch and precision', ['build', RESNET, '-o', 'threer.engine', '--refit', 'three.engine'])
+    same('three.engine', 'threer.engine', 'batch 3 refitted with the same weights')
 
 
 def weights_and_refit():
