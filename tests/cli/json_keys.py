@@ -10,9 +10,12 @@ import numpy
 # Only printed when something goes wrong that these runs cannot bring about.
 NEVER_SEEN = {'audit.mismatches[].tensor', 'audit.mismatches[].what', 'left[].node', 'left[].why', 'nonfinite[].name', 'nonfinite[].nan', 'nonfinite[].inf', 'error.code', 'error.message', 'error.where', 'error.hint', 'error.others[].code', 'error.others[].message', 'error.others[].where', 'error.others[].hint'}
 
-# What only a machine with a GPU prints (scripts/gpu/check runs those commands).
-NEVER_SEEN |= {'largest_batch', 'device_runs'}
-GPU_ONLY = ('tactics.', 'first_load.', 'realized_mismatches[]', 'profile[]')
+# What only a machine with a GPU prints, or one with the module of plain loops (the argument).
+MODULE = sys.argv[1] if len(sys.argv) > 1 else None
+GPU_ONLY = ()
+if MODULE is None:
+    NEVER_SEEN |= {'largest_batch', 'device_runs'}
+    GPU_ONLY = ('tactics.', 'first_load.', 'realized_mismatches[]', 'profile[]')
 
 
 def documented():
@@ -51,6 +54,7 @@ def commands(folder):
     numpy.save(folder + '/b.npy', images[8:20])
     array = ((images[:2] / 255 - 0.286) / 0.353).astype(numpy.float32).transpose(0, 3, 1, 2)
     numpy.save(folder + '/x.npy', array)
+    numpy.save(folder + '/one.npy', array[:1])
     data = f'{CALIBRATION}:{KEYS},samples=64'
     yield ['run', RECIPE, '--out', folder + '/run', *SMALL[:-2], '--set', 'evaluate.metrics=[top1, output_sqnr_db, clipping_rate]']
     yield ['run', RECIPE, '--out', folder + '/dry', '--dry-run']
@@ -124,6 +128,19 @@ def commands(folder):
     yield ['completion', 'bash']
     yield ['man', folder + '/man']
     yield ['--version']
+    if MODULE is None:
+        return
+    os.environ.update(PARE_CUDA_MODULE=MODULE, PARE_PLAIN_SLOW='int8')
+    there = ['--device', 'cuda']
+    yield ['build', RESNET, *there, '-o', folder + '/g.engine', '--profile', 'batch=1x2x4', '--timing-cache', folder + '/g.json']
+    yield ['bench', folder + '/g.engine', '--iterations', '2', '--profile-layers', '--contexts', '2']
+    yield ['inspect', folder + '/g.engine']
+    yield ['build', out, *there, '-o', folder + '/g8.engine']
+    yield ['verify', folder + '/g8.engine', '--reference', out, '--input', f'image={folder}/one.npy', '--strict-precision']
+    yield ['build', RESNET, '-o', folder + '/gp.engine', '--portable', 'sm_90a']
+    yield ['bench', folder + '/gp.engine', '--iterations', '2']
+    yield ['build', RESNET, '-o', folder + '/gr.engine', '--refit', folder + '/g.engine']
+    yield ['calibrate', RESNET, '--data', data, '--samples', '4', '-o', folder + '/g.h5', *there]
 
 
 keys, seen, count = documented(), set(), 0
