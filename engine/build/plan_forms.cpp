@@ -122,8 +122,9 @@ bool reduce(Rewrite& to) {
   const auto rank = static_cast<std::int64_t>(to.dims(to.in(0)).size());
   std::set<std::int64_t> axes;
   if (to.in(1) != ValueId::kNone) {
-    if (to.constant(1) == nullptr) return false;
-    for (const std::int64_t axis : to.constant(1)->to_ints()) axes.insert(axis < 0 ? axis + rank : axis);
+    Tensor list;
+    if (!to.known(1, list)) return false;
+    for (const std::int64_t axis : list.to_ints()) axes.insert(axis < 0 ? axis + rank : axis);
   }
   if (axes.empty()) {
     if (node.attr("noop_with_empty_axes", std::int64_t{0}) != 0) return false;
@@ -135,26 +136,28 @@ bool reduce(Rewrite& to) {
 
 bool pad(Rewrite& to) {
   const Node& node = to.node();
-  const Tensor *pads = to.constant(1), *fill = to.constant(2), *given = to.constant(3);
-  if (!to.sized(to.in(0)) || !to.sized(to.out(0)) || pads == nullptr) return false;
-  if ((to.in(2) != ValueId::kNone && fill == nullptr) || (to.in(3) != ValueId::kNone && given == nullptr))
-    return false;
+  Tensor pads, fill, given;
+  if (!to.sized(to.in(0)) || !to.sized(to.out(0)) || !to.known(1, pads)) return false;
+  const bool filled = to.known(2, fill), named = to.known(3, given);
+  if ((to.in(2) != ValueId::kNone && !filled) || (to.in(3) != ValueId::kNone && !named)) return false;
   const std::string mode = node.attr("mode", "constant");
   Dims now = to.dims(to.in(0));
   const auto rank = static_cast<std::int64_t>(now.size());
-  std::vector<std::int64_t> axes, amounts = pads->to_ints();
-  if (given != nullptr)
-    for (const std::int64_t axis : given->to_ints()) axes.push_back(axis < 0 ? axis + rank : axis);
+  std::vector<std::int64_t> axes, amounts = pads.to_ints();
+  if (named)
+    for (const std::int64_t axis : given.to_ints()) axes.push_back(axis < 0 ? axis + rank : axis);
   else
     for (std::int64_t i = 0; i < rank; ++i) axes.push_back(i);
   if (amounts.size() != 2 * axes.size()) return false;
+  for (const std::int64_t axis : axes)
+    if (axis < 0 || axis >= rank) return false;
   for (const std::int64_t amount : amounts)
     if (amount < 0) return false;
   const DType type = to.graph().value(to.in(0)).dtype;
   if (mode == "constant" && type != DType::kF32) return false;
   float number = 0;
-  if (fill != nullptr && fill->size() == 1 && fill->dtype() == type)
-    convert(fill->reshaped({1}).view(), TensorView{DType::kF32, {1}, &number});
+  if (filled && fill.size() == 1 && fill.dtype() == type)
+    convert(fill.reshaped({1}).view(), TensorView{DType::kF32, {1}, &number});
   ValueId value = to.in(0);
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::int64_t before = amounts[i], after = amounts[i + axes.size()];

@@ -66,21 +66,23 @@ bool scatter_free_transpose(Rewrite& to) {
   const std::vector<std::int64_t> strides = node.attr_ints("strides"), pads = node.attr_ints("pads");
   const bool apart = strides == std::vector<std::int64_t>{kh, kw} || (strides.empty() && kh == 1 && kw == 1);
   if (!apart || std::any_of(pads.begin(), pads.end(), [](std::int64_t p) { return p != 0; }) ||
-      y[2] != x[2] * kh || y[3] != x[3] * kw)
+      y[2] != x[2] * kh || y[3] != x[3] * kw || x[1] != c)
     return false;
   for (const std::int64_t dilation : node.attr_ints("dilations"))
     if (dilation != 1) return false;
-  const Tensor* bias = to.constant(2);
-  if (to.in(2) != ValueId::kNone && (bias == nullptr || bias->dtype() != DType::kF32)) return false;
+  Tensor bias;
+  const bool biased = to.known(2, bias);
+  if (to.in(2) != ValueId::kNone && (!biased || bias.dtype() != DType::kF32 || bias.dims() != Dims{m}))
+    return false;
   Tensor turned = Tensor::allocate(DType::kF32, {kh * kw * m, c, 1, 1}), tiled;
   for (std::int64_t i = 0; i < c; ++i)
     for (std::int64_t j = 0; j < m; ++j)
       for (std::int64_t k = 0; k < kh * kw; ++k)
         turned.mut<float>()[(k * m + j) * c + i] = w.as<float>()[(i * m + j) * kh * kw + k];
   std::vector<ValueId> in = {to.in(0), to.constant(std::move(turned))};
-  if (bias != nullptr) {
+  if (biased) {
     tiled = Tensor::allocate(DType::kF32, {kh * kw * m});
-    for (std::int64_t k = 0; k < tiled.size(); ++k) tiled.mut<float>()[k] = bias->as<float>()[k % m];
+    for (std::int64_t k = 0; k < tiled.size(); ++k) tiled.mut<float>()[k] = bias.as<float>()[k % m];
     in.push_back(to.constant(std::move(tiled)));
   }
   const ValueId all = to.add("Conv", in, {{"kernel_shape", std::vector<std::int64_t>{1, 1}}});
@@ -92,11 +94,10 @@ bool scatter_free_transpose(Rewrite& to) {
 
 bool unroll(Rewrite& to) {
   const Node& node = to.node();
-  const Tensor *w = to.constant(1), *r = to.constant(2), *b = to.constant(3);
-  if (!to.sized(to.in(0)) || w == nullptr || r == nullptr || w->dtype() != DType::kF32 || w->dims()[0] != 1)
-    return false;
-  if ((to.in(3) != ValueId::kNone && b == nullptr) || to.in(4) != ValueId::kNone ||
-      to.in(7) != ValueId::kNone)
+  Tensor w, r, b;
+  if (!to.sized(to.in(0)) || !to.known(1, w) || !to.known(2, r) || w.dtype() != DType::kF32) return false;
+  const bool biased = to.known(3, b);
+  if ((to.in(3) != ValueId::kNone && !biased) || to.in(4) != ValueId::kNone || to.in(7) != ValueId::kNone)
     return false;
   for (const char* key : {"clip", "activations", "activation_alpha", "activation_beta"})
     if (node.has_attr(key)) return false;
@@ -104,8 +105,12 @@ bool unroll(Rewrite& to) {
       node.attr("input_forget", std::int64_t{0}) != 0)
     return false;
   const Dims x = to.dims(to.in(0));
-  const std::int64_t steps = x[0], batch = x[1], width = x[2], gates = w->dims()[1], hidden = gates / 4;
-  if (steps < 1 || steps > kMostSteps) return false;
+  if (x.size() != 3 || w.dims().size() != 3) return false;
+  const std::int64_t steps = x[0], batch = x[1], width = x[2], gates = w.dims()[1], hidden = gates / 4;
+  if (steps < 1 || steps > kMostSteps || gates < 4 || w.dims() != Dims{1, 4 * hidden, width} ||
+      r.dims() != Dims{1, gates, hidden} || r.dtype() != DType::kF32 ||
+      (biased && (b.dims() != Dims{1, 2 * gates} || b.dtype() != DType::kF32)))
+    return false;
   const auto turned = [&](const Tensor& t, std::int64_t columns) {  // [1, gates, columns] -> [columns, gates]
     Tensor out = Tensor::allocate(DType::kF32, {columns, gates});
     for (std::int64_t i = 0; i < gates; ++i)
@@ -113,14 +118,14 @@ bool unroll(Rewrite& to) {
         out.mut<float>()[j * gates + i] = t.as<float>()[i * columns + j];
     return to.constant(std::move(out));
   };
-  ValueId all = to.add("MatMul", {to.reshape(to.in(0), {steps * batch, width}), turned(*w, width)});
-  if (b != nullptr) {
+  ValueId all = to.add("MatMul", {to.reshape(to.in(0), {steps * batch, width}), turned(w, width)});
+  if (biased) {
     Tensor sum = Tensor::allocate(DType::kF32, {gates});
     for (std::int64_t i = 0; i < gates; ++i)
-      sum.mut<float>()[i] = b->as<float>()[i] + b->as<float>()[gates + i];
+      sum.mut<float>()[i] = b.as<float>()[i] + b.as<float>()[gates + i];
     all = to.add("Add", {all, to.constant(std::move(sum))});
   }
-  const ValueId recurrent = turned(*r, hidden), rows = to.ints({0}), one = to.ints({1});
+  const ValueId recurrent = turned(r, hidden), rows = to.ints({0}), one = to.ints({1});
   const auto state = [&](std::size_t slot) {
     if (to.in(slot) != ValueId::kNone) return to.reshape(to.in(slot), {batch, hidden});
     Tensor zeros = Tensor::allocate(DType::kF32, {batch, hidden});

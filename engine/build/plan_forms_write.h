@@ -20,8 +20,11 @@ class Rewrite {
   ValueId out(std::size_t slot) const { return slot < node_.out.size() ? node_.out[slot] : ValueId::kNone; }
   Dims dims(ValueId value) const { return graph_.value(value).shape.sizes(); }
   bool sized(ValueId value) const { return graph_.value(value).shape.concrete(); }
-  const Tensor* constant(std::size_t slot) const {
-    return graph_.is_constant(in(slot)) ? &graph_.value(in(slot)).constant : nullptr;
+  // The constant in this slot, by value (adding values moves those that are there); false when there is none.
+  bool known(std::size_t slot, Tensor& out) const {
+    if (!graph_.is_constant(in(slot))) return false;
+    out = graph_.value(in(slot)).constant;
+    return true;
   }
 
   // A node of one output in front of the old one; it takes its name when it is the same operator.
