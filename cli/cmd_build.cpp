@@ -89,6 +89,7 @@ class Build final : public Command {
       }
     stage("device");
     Graph graph = reading.get();
+    metadata_ = graph.metadata;
     Graph open = open_sizes(graph, batch_, shapes, profile_);
     clean_graph(open);  // shapes that are numbers now: what is computed from them folds
     if (cpu) return build_for_cpu(context, open, old);
@@ -194,10 +195,18 @@ class Build final : public Command {
     p.pare_version = version();
     p.model = file_name(path_);
     p.model_sha256 = model_sha256(path_);
+    p.recipe = said("pare.recipe");
+    p.data = said("pare.data");
     p.device = device;
     p.architecture = architecture;
     p.batch = batch_;
     return p;
+  }
+
+  // What the model's metadata_props say under this key.
+  std::string said(const char* key) const {
+    const auto found = metadata_.find(key);
+    return found == metadata_.end() ? "" : found->second;
   }
 
   // Kernels for the CPU are not chosen by time, but their times stand in the engine: with those of the cache
@@ -305,7 +314,9 @@ class Build final : public Command {
     }
     engine.provenance = old.provenance;
     engine.provenance.model = file_name(path_);
-    engine.provenance.model_sha256 = sha256_of_file(path_);
+    engine.provenance.model_sha256 = model_sha256(path_);
+    engine.provenance.recipe = said("pare.recipe");
+    engine.provenance.data = said("pare.data");
     write_engine(output_, engine);
     context.document()["engine"] = output_;
     context.document()["sha256"] = read_engine(output_).sha256;
@@ -559,6 +570,7 @@ class Build final : public Command {
   }
 
   std::string path_, output_, precision_, cache_, refit_, portable_, stages_;
+  std::map<std::string, std::string> metadata_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::vector<std::string> shapes_, only_, profiles_;
   ShapeProfile profile_;

@@ -92,6 +92,8 @@ class Inspect final : public Command {
     json["batch"] = p.batch;
     json["model"] = p.model;
     json["model_sha256"] = p.model_sha256;
+    json["recipe"] = p.recipe;
+    json["data"] = p.data;
     json["sha256"] = engine.sha256;
     json["kernels"] = count_kernels(plan) + static_cast<int>(engine.rows.size());
     json["weight_bytes"] = plan.weight_bytes;
@@ -113,6 +115,7 @@ class Inspect final : public Command {
     json["dimensions"] = profile_json(engine.profile);
     context.print(fmt::format("{}: engine for {} ({}), batch {}, stored as {}, of {} by pare {}", path_,
                               p.device, p.architecture, p.batch, plan.precision, p.model, p.pare_version));
+    if (!p.recipe.empty()) context.print("quantized by recipe " + p.recipe);
     context.print(fmt::format(
         "{} layers, {} kernels, {} of weights, {} of activations; layers timed alone: {:.1f} us",
         plan.layers.size() + engine.rows.size(), count_kernels(plan) + static_cast<int>(engine.rows.size()),

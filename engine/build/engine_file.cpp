@@ -198,6 +198,8 @@ void read_provenance(EngineProvenance& to, const Json& p, const std::string& pat
   to.pare_version = json_string(p, "pare", path);
   to.model = json_string(p, "model", path);
   to.model_sha256 = json_string(p, "model_sha256", path);
+  if (p.contains("recipe")) to.recipe = json_string(p, "recipe", path);
+  if (p.contains("data")) to.data = json_string(p, "data", path);
   to.device = json_string(p, "device", path);
   to.architecture = json_string(p, "architecture", path);
   to.batch = json_int(p, "batch", path);
@@ -230,6 +232,8 @@ void write_engine(const std::string& path, const EngineFile& engine) {
   document["provenance"] = {{"pare", p.pare_version},
                             {"model", p.model},
                             {"model_sha256", p.model_sha256},
+                            {"recipe", p.recipe},
+                            {"data", p.data},
                             {"device", p.device},
                             {"architecture", p.architecture},
                             {"versions", versions},

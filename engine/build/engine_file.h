@@ -36,6 +36,7 @@ inline constexpr const char* kWeightsFolder = "weights";
 
 struct EngineProvenance {
   std::string pare_version, model, model_sha256;  // model: the file's name without its folders
+  std::string recipe, data;  // hashes that the model says it was quantized by; "" when it says none
   std::string device, architecture;
   std::vector<std::pair<std::string, std::string>> versions;  // libraries it was timed with
   std::int64_t batch = 0;

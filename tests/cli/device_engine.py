@@ -116,8 +116,10 @@ def weights_and_refit():
         values = numpy_helper.to_array(weight)
         if values.ndim == 4:
             weight.CopyFrom(numpy_helper.from_array((values * numpy.float32(1.125)).astype(numpy.float32), weight.name))
+    model.metadata_props.add(key='pare.recipe', value='0123abcd')
     onnx.save(model, 'other.onnx')
     step('refit with other weights', ['build', 'other.onnx', '-o', 'o.engine', '--refit', 'a.engine'])
+    check(document('inspect', ['inspect', 'o.engine'])['recipe'] == '0123abcd', 'the recipe of the model')
     verify = ['verify', 'o.engine', '--data', DATA, '--samples', '4', '--tolerance', '40', '--reference']
     step('the new weights are in it', [*verify, 'other.onnx'], 0, 'passed')
     step('the old ones are not', [*verify, RESNET], 1, 'FAILED')
@@ -151,6 +153,7 @@ def precision():
     verify = ['verify', 'i.engine', '--reference', 'int8.onnx', '--data', DATA, '--samples', '4']
     build = ['build', 'int8.onnx', '--device', 'cuda', '-o', 'i.engine']
     made = document('int8', build)
+    check(len(document('inspect', ['inspect', 'i.engine'])['data']) == 64, 'the data that it was calibrated on')
     check(sum(l['realized'] == 'int8' for l in made['layers']) == 21, 'int8 where it is faster', made['layers'][1])
     step('as asked', [*verify, '--strict-precision'], 0, 'passed')
     step('not faster: float', build, 0, '21 layers with Q/DQ, 21 not as requested', 'faster so: 1.0 us instead of 3.0', slow='int8')

@@ -30,6 +30,8 @@ class EngineFileTest : public ::testing::Test {
     plan_.layers[0].microseconds = 1.25;
     provenance_.pare_version = "1";
     provenance_.batch = 2;
+    provenance_.recipe = "0a1b";
+    provenance_.data = "2c3d";
     provenance_.versions = {{"cudnn", "91900"}};
   }
   void TearDown() override { remove_tree(folder_); }
@@ -59,6 +61,8 @@ TEST_F(EngineFileTest, RoundTrip) {
   EXPECT_EQ(read.plan.arena_bytes, plan_.arena_bytes);
   EXPECT_EQ(read.provenance.batch, 2);
   EXPECT_EQ(read.provenance.versions, provenance_.versions);
+  EXPECT_EQ(read.provenance.recipe, "0a1b");
+  EXPECT_EQ(read.provenance.data, "2c3d");
   EXPECT_TRUE(equal_bytes(read.plan.binaries.at("abc"), plan_.binaries.at("abc")));
   for (std::size_t i = 0; i < plan_.tensors.size(); ++i)
     if (plan_.tensors[i].role == PlanRole::kWeight) {
