@@ -63,6 +63,10 @@ Graph load_model(const std::string& path, std::vector<std::string>* warnings) {
   options.warnings = warnings;
   if (kind == ModelKind::kOnnx) return read_onnx(path, options);
   if (kind == ModelKind::kCheckpoint || kind == ModelKind::kGguf) return build_graph(open_checkpoint(path));
+  if (kind == ModelKind::kEngine)
+    throw make_error(ErrorCode::kUnsupported, "'{}' is an engine, no model", path)
+        .at(path)
+        .hint("give the model that it was built from; pare verify ENGINE --reference MODEL compares the two");
   throw make_error(ErrorCode::kUnsupported, "'{}' is a {} model, which this build cannot open as a graph",
                    path, model_kind_name(kind))
       .at(path)

@@ -59,6 +59,7 @@ def built_and_built_again():
     layers = document('inspect', ['inspect', 'a.engine'])['layers']
     check(len(layers) == 23 and all(l['kernel'] == 'plain' and l['requested'] == l['realized'] == 'float16' for l in layers), 'inspect', layers[0])
     step('inspect for people', ['inspect', 'a.engine'], 0, '4.3 %', 'float16', 'plain', 'conv', '/13/Gemm')
+    step('an engine is no model', ['eval', 'a.engine', '--data', DATA], 4, 'is an engine, no model', 'pare verify')
     step('contexts', ['bench', 'a.engine', '--contexts', '4', '--iterations', '2'], 0, 'the same bits')
     step('another shape', ['bench', 'a.engine', '--batch', '2', '--iterations', '1'], 2, '[2,1,28,28]', 'built for [1,1,28,28] alone')
 
