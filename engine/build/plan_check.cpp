@@ -184,10 +184,10 @@ void check_layer(const EnginePlan& plan, const PlanLayer& layer, const std::stri
       for (const std::int64_t v : {c.n, c.h, c.w, c.c, c.oh, c.ow, c.m, c.sh, c.sw})
         if (v < 1 || v > (std::int64_t{1} << 31)) bad(what, "a convolution out of range");
       const DType type = layer.shortcut.type;
-      need(layer.kind == LayerKind::kGemm && y.dims[0] == 1 && !layer.in[3].present() && has(kShortW) &&
-           c.kh == 1 && c.kw == 1 && c.group == 1 && c.top == 0 && c.left == 0 && (c.oh - 1) * c.sh < c.h &&
-           (c.ow - 1) * c.sw < c.w && c.rows() == y.dims[1] && c.m == y.dims[2] &&
-           layer.shortcut.y_scale > 0 &&
+      need(layer.kind == LayerKind::kGemm && layer.in.size() == kLinearSlots && y.dims[0] == 1 &&
+           !layer.in[3].present() && has(kShortW) && c.kh == 1 && c.kw == 1 && c.group == 1 && c.top == 0 &&
+           c.left == 0 && (c.oh - 1) * c.sh < c.h && (c.ow - 1) * c.sw < c.w && c.rows() == y.dims[1] &&
+           c.m == y.dims[2] && layer.shortcut.y_scale > 0 &&
            (type == DType::kI8 || type == DType::kU8 || type == DType::kE4M3FN || type == DType::kF16 ||
             type == DType::kBF16));
       need(layer.in[kShortX].dims == Dims({c.n, c.h, c.w, c.c}) && is_dense(layer.in[kShortX]) &&

@@ -7,13 +7,18 @@
 // residual sums.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "engine/build/engine_file.h"
 #include "engine/build/lower_cpu.h"
 #include "engine/build/make_plan.h"
 #include "engine/build/memory_plan.h"
+#include "engine/build/plan_json.h"
 #include "engine/build/plan_reference.h"
 #include "engine/build/plan_view.h"
 #include "engine/build/precision_choice.h"
@@ -137,6 +142,15 @@ TEST(EnginePlan, CodesBetweenAllLayersOfAnImageNetwork) {
     const Tensor apart = run_plan_reference(plan, inputs)[0],
                  together = run_plan_reference(shorter, inputs)[0];
     EXPECT_EQ(std::memcmp(apart.data(), together.data(), static_cast<std::size_t>(apart.bytes())), 0);
+    EnginePlan kept = shorter;
+    plan_memory(kept);
+    const Json json = plan_to_json(kept);
+    EnginePlan again = plan_from_json(json, "a plan");
+    check_plan(again, "a plan");
+    EXPECT_EQ(plan_to_json(again), json);
+    for (PlanLayer& layer : again.layers)  // a shortcut that is not as large as what it is added to
+      if (has_shortcut(layer)) ++layer.shortcut.conv.oh;
+    EXPECT_THROW(check_plan(again, "a plan"), Error);
 
     // All layers float: no quantizer is left, not even that of the shortcut.
     Graph changed = graph;
