@@ -85,7 +85,7 @@ int run(int argc, char** argv) {
     const std::string key = std::string(argv[i]).substr(2);
     options[key] = key == "profile" ? "1" : argv[++i];
   }
-  if (options.count("isa") != 0) set_isa(options["isa"] == "avx2" ? Isa::kAvx2 : Isa::kScalar);
+  if (options.count("isa") != 0) set_isa(isa_from_name(options["isa"]));
   ThreadPool pool(std::stoi(options["threads"]));
   const Checkpoint checkpoint = open_checkpoint(argv[1]);
   BuildOptions build;
