@@ -7,7 +7,8 @@
    weight is the peer's, in every bit, once rounded to the type in which the peer computes.
 2. pare converts them among the formats where that is exact; the peers' readers find the values of the first file. Where
    pare refuses, the reason is printed.
-3. pare quantizes MODEL itself and exports every format; the peers' readers find what pare reads back.
+3. pare quantizes MODEL (one without a tokenizer: a random Llama) itself and exports every format, by rounding and by methods that look
+   at data, layers of two formats, a cache with scales; the peers' readers find what pare reads back.
 4. transformers parses every config.json, compressed-tensors every quantization_config, gguf every GGUF file.
 5. Logits of tests/golden/quantized with rounded inputs are those of transformers' float32 Llama whose linear layers get
    compressed-tensors' fake quantization of their inputs (not for dynamic INT8: 127.5 there, 127 in kernels and in pare).
@@ -28,7 +29,8 @@ sys.path.insert(0, HERE)
 import quantized_peers as peers  # noqa: E402
 
 FORMATS = ['compressed_tensors', 'autoawq', 'gptq', 'gptq_v2', 'modelopt', 'gguf']
-# name: arguments of `pare quantize`; `--export` goes with it
+# name, arguments of `pare quantize` beside `--export` (without a method: rtn), forms. DATA: a text and a few windows of it.
+DATA = '--data'
 OWN = [('int4', ['--format', 'int4', '--group-size', '32'], ['compressed_tensors', 'gptq', 'gptq_v2', 'autoawq', 'modelopt']),
        ('int4_asym', ['--format', 'int4', '--group-size', '32', '--asymmetric'],
         ['compressed_tensors', 'gptq_v2', 'autoawq']),
@@ -36,7 +38,34 @@ OWN = [('int4', ['--format', 'int4', '--group-size', '32'], ['compressed_tensors
        ('w8a8', ['--format', 'W8A8'], ['compressed_tensors']),
        ('nvfp4', ['--format', 'nvfp4'], ['compressed_tensors', 'modelopt']),
        ('mxfp4', ['--format', 'mxfp4'], ['compressed_tensors']),
-       ('mxfp8', ['--format', 'mxfp8'], ['compressed_tensors', 'modelopt'])]
+       ('mxfp8', ['--format', 'mxfp8'], ['compressed_tensors', 'modelopt']),
+       ('int3', ['--format', 'int3', '--group-size', '32'], ['compressed_tensors', 'gptq']),
+       ('int2', ['--format', 'int2', '--group-size', '32'], ['compressed_tensors', 'gptq']),
+       ('int8 weights', ['--format', 'int8_weights'], ['compressed_tensors', 'gptq', 'modelopt']),
+       ('fp8 block', ['--format', 'FP8_BLOCK'], ['compressed_tensors', 'modelopt']),
+       ('int4 of gptq', ['--format', 'int4', '--group-size', '32', '--method', 'gptq', DATA], ['compressed_tensors', 'gptq', 'gptq_v2']),
+       ('int4 of awq', ['--format', 'int4', '--asymmetric', '--group-size', '32', '--method', 'awq', DATA],
+        ['compressed_tensors', 'autoawq']),
+       ('fp8 of smoothquant', ['--format', 'FP8', '--method', 'smoothquant', DATA], ['compressed_tensors', 'modelopt']),
+       ('w8a8 static', ['--format', 'int8', '--method', 'smoothquant', DATA], ['compressed_tensors']),
+       ('nvfp4 w4a4', ['--format', 'NVFP4', '--method', 'gptq', DATA], ['compressed_tensors', 'modelopt']),
+       ('fp8 with a cache', ['--format', 'FP8', '--kv-cache', 'fp8', DATA], ['compressed_tensors', 'modelopt']),
+       ('q4_0', ['--format', 'q4_0'], ['gguf']), ('q4_1', ['--format', 'q4_1'], ['gguf']), ('q8_0', ['--format', 'q8_0'], ['gguf']),
+       ('q4_k', ['--format', 'q4_k'], ['gguf']), ('int4 groups of 32', ['--format', 'int4', '--group-size', '32'], ['gguf'])]
+MIXED = """version: 1
+name: mixed
+model: {{path: {model}}}
+datasets:
+  text: {{path: {text}, kind: text, window: 16, samples: 4}}
+calibrate: {{data: text, holdout: 1}}
+quantize:
+  scheme: {scheme}
+  method: search
+  ignore: [lm_head]
+  rules:
+    - {{match: {{name: "re:.*self_attn.*"}}, {rule}}}
+export: {{model: {form}}}
+"""
 good, bad, refused, skipped = [], [], [], []
 
 
@@ -71,19 +100,20 @@ def compare(what, theirs, floats):
     note(f'{what}: {len(theirs)} layers equal in {tensor.dtype}')
 
 
+NAMES = {'attn_q': 'self_attn.q_proj', 'attn_k': 'self_attn.k_proj', 'attn_v': 'self_attn.v_proj', 'attn_output': 'self_attn.o_proj',
+         'ffn_gate': 'mlp.gate_proj', 'ffn_up': 'mlp.up_proj', 'ffn_down': 'mlp.down_proj'}
+
+
 def read_gguf(path):
     import gguf
     import numpy as np
-    names = {'attn_q': 'self_attn.q_proj', 'attn_k': 'self_attn.k_proj', 'attn_v': 'self_attn.v_proj',
-             'attn_output': 'self_attn.o_proj', 'ffn_gate': 'mlp.gate_proj', 'ffn_up': 'mlp.up_proj',
-             'ffn_down': 'mlp.down_proj'}
     reader = gguf.GGUFReader(path)
     heads = {part: int(reader.fields['llama.attention.' + key].contents()) for part, key in
              (('attn_q', 'head_count'), ('attn_k', 'head_count_kv'))}
     out = {}
     for tensor in reader.tensors:
         parts = tensor.name.split('.')
-        if parts[0] != 'blk' or parts[2] not in names or parts[-1] != 'weight':
+        if parts[0] != 'blk' or parts[2] not in NAMES or parts[-1] != 'weight':
             continue
         if tensor.tensor_type.name in ('F32', 'F16', 'BF16'):
             continue
@@ -91,7 +121,7 @@ def read_gguf(path):
         if parts[2] in heads:  # neighbours turn together in the file, halves in transformers
             n = heads[parts[2]]
             values = values.reshape(n, -1, 2, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
-        out[f'model.layers.{parts[1]}.{names[parts[2]]}.weight'] = torch.from_numpy(np.ascontiguousarray(values))
+        out[f'model.layers.{parts[1]}.{NAMES[parts[2]]}.weight'] = torch.from_numpy(np.ascontiguousarray(values))
     return out
 
 
@@ -182,6 +212,63 @@ def rounded_inputs(kind, work):
     note(f'{kind}: rounded inputs, logits within {worst:.2g}', None if worst < 1.8e-4 else 'not the same')
 
 
+def remove(path):
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.exists(path):
+        os.remove(path)
+
+
+def own(what, code, text, out, work):
+    """What pare wrote: the peer finds what pare reads back."""
+    if code != 0:
+        return note(what, text)
+    try:
+        if out.endswith('.gguf'):
+            return own_gguf(what, out, work)
+        peer_reads(what, out, ours(out, os.path.join(work, 'floats')))
+        if 'cache' in what:
+            scales = {k: float(v) for k, v in peers.load_model(out)[1].items() if k.endswith(('k_scale', 'v_scale'))}
+            note(f'{what}: {len(scales)} scales of the cache', None if scales and all(v > 0 for v in scales.values()) else str(scales))
+    except Exception as error:  # noqa: BLE001
+        note(what, f'{type(error).__name__}: {error}')
+
+
+def of_own(model, work):
+    """The model, where it has a tokenizer, which GGUF and data need; else a random Llama of sizes that every format takes."""
+    if os.path.exists(os.path.join(model, 'tokenizer.json')):
+        return model
+    sys.path.insert(0, os.path.join(HERE, '..', '..', 'scripts'))
+    import synthetic_llama
+    synthetic_llama.SHAPES['interop'] = dict(hidden=256, intermediate=512, layers=1, heads=4, kv_heads=2, head=64, vocabulary=272,
+                                             tied=False, positions=64)
+    synthetic_llama.make('interop', os.path.join(work, 'random'))
+    return os.path.join(work, 'random')
+
+
+def own_gguf(what, path, work):
+    """Blocks as gguf dequantizes them: the weights of the graph that pare makes of the file."""
+    import onnx
+    import gguf
+    import numpy as np
+    graph = os.path.join(work, 'gguf.onnx')
+    code, text = pare('convert', path, '-o', graph, '--to', 'onnx', '--quiet')
+    if code != 0:
+        return note(what, text)
+    mine = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(graph).graph.initializer}
+    same, kinds = 0, set()
+    for tensor in gguf.GGUFReader(path).tensors:
+        parts = tensor.name.split('.')
+        if parts[0] != 'blk' or parts[2] not in NAMES or tensor.tensor_type.name in ('F32', 'F16', 'BF16'):
+            continue
+        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        key = f'model.layers.{parts[1]}.{NAMES[parts[2]]}.weight'
+        if not np.array_equal(np.ascontiguousarray(mine[key].T).view(np.uint32), np.ascontiguousarray(values).view(np.uint32)):
+            return note(what, f'{tensor.name} ({tensor.tensor_type.name}) differs')
+        same += 1
+        kinds.add(tensor.tensor_type.name)
+    note(f'{what}: {same} layers equal in float32 ({", ".join(sorted(kinds))})', None if same else 'no layer')
+
+
 def main():
     global PARE
     PARE, model = sys.argv[1:3]
@@ -202,19 +289,28 @@ def main():
             skipped.append(kind)
         except Exception as error:  # noqa: BLE001
             note(f'peer {kind}', f'{type(error).__name__}: {error}')
-    for name, arguments, forms in OWN:
+    own_model = of_own(model, work)
+    sample = os.path.join(work, 'text.txt')
+    with open(sample, 'w', encoding='utf-8') as file:
+        file.write('abba ab ba ' * 40)
+    for name, arguments, forms in [] if sys.argv[4:] else OWN:
+        given = [word for a in arguments for word in ([a, f'{sample}:window=16,samples=4'] if a == DATA else [a])]
+        if '--method' not in given and not name.startswith('q'):
+            given += ['--method', 'rtn']
         for form in forms:
-            out = os.path.join(work, 'own')
-            shutil.rmtree(out, ignore_errors=True)
-            code, text = pare('quantize', model, *arguments, '--method', 'rtn', '--export', form, '-o', out, '--quiet')
-            what = f'pare quantize {name} as {form}'
-            if code != 0:
-                note(what, text)
-                continue
-            try:
-                peer_reads(what, out, ours(out, os.path.join(work, 'floats')))
-            except Exception as error:  # noqa: BLE001
-                note(what, f'{type(error).__name__}: {error}')
+            out = os.path.join(work, 'own.gguf' if form == 'gguf' else 'own')
+            remove(out)
+            code, text = pare('quantize', own_model, *given, '--export', form, '-o', out, '--quiet')
+            own(f'pare quantize {name} as {form}', code, text, out, work)
+    for form, scheme, rule in [] if sys.argv[4:] else [
+            ('compressed_tensors', 'nvfp4', 'weights: {format: fp8, granularity: channel}'),
+            ('modelopt', 'FP8', 'weights: {format: nvfp4}, activations: {format: none}')]:
+        recipe, run = os.path.join(work, 'mixed.yaml'), os.path.join(work, 'run')
+        with open(recipe, 'w', encoding='utf-8') as file:
+            file.write(MIXED.format(model=own_model, text=sample, scheme=scheme, rule=rule, form=form))
+        remove(run)
+        code, text = pare('run', recipe, '--out', run, '--quiet')
+        own(f'pare run, {scheme} and others as {form}', code, text, os.path.join(run, 'checkpoint'), work)
     for kind in ('ct_w8a8_asym', 'ct_fp8', 'ct_fp8_dynamic', 'ct_fp8_block', 'ct_nvfp4'):
         try:
             rounded_inputs(kind, work)
