@@ -4,6 +4,8 @@ and its divergence from the float model must be the one that the run reported fo
 """
 import json
 import os
+import re
+import shutil
 import sys
 
 from harness import SOURCE, check, finish, pare, workplace
@@ -138,6 +140,31 @@ with workplace() as folder:
         if report and plain:
             check(report['metrics']['kl'] < plain['metrics']['kl'], name, report['metrics'], plain['metrics'])
     run(folder, 'low-rank-checkpoint', scheme='nvfp4_w4a4', method='low_rank', code=2, says='low_rank')
+
+    # Experts: how many tokens reached each, twice as many in all as there are; one that none reached is said, and gets codes without data.
+    experts = os.path.join(folder, 'experts')
+    shutil.copytree(os.path.join(SOURCE, 'tests', 'golden', 'families', 'mixtral'), experts)
+    byte_level = {'type': 'ByteLevel', 'add_prefix_space': False, 'use_regex': True}
+    with open(os.path.join(experts, 'tokenizer.json'), 'w') as file:
+        json.dump({'model': {'type': 'BPE', 'vocab': {chr(c): c - 87 for c in range(97, 123)}, 'merges': []}, 'pre_tokenizer': byte_level,
+                   'decoder': {'type': 'ByteLevel'}, 'added_tokens': []}, file)
+    for name, text, tokens in (('all', 'thequickbrownfoxjumpsoverthelazydog' * 4, 64), ('few', 'aaaaaaaaaaaaaaaaaaaaaaaa', 8)):
+        count += 1
+        with open(os.path.join(folder, 'words.txt'), 'w') as file:
+            file.write(text)
+        result = pare('quantize', experts, '--format', 'int4', '--group-size', '8', '--method', 'gptq', '--export', 'compressed_tensors', '-o',
+                      os.path.join(folder, 'experts-' + name), '--data', os.path.join(folder, 'words.txt') + f':window={tokens // 2},samples=2',
+                      '--json')
+        check(result.code == 0, 'experts', result.err)
+        document = result.json()
+        reached = [re.match(r"'model.layers.0..*experts.(\d).w1.weight' was reached by (\d+) of (\d+) tokens", w) for w in document['warnings']]
+        reached = {int(m[1]): int(m[2]) for m in reached if m}
+        if name == 'all':
+            check(len(reached) == 4 and sum(reached.values()) == 2 * tokens, 'experts: two of four for each token', document['warnings'])
+            check(any('its codes rest on little' in w for w in document['warnings']), 'experts with few tokens', document['warnings'])
+        else:
+            unseen = [w for w in document['warnings'] if "layers.0." in w and 'w1.weight' in w and 'was reached by no token: it keeps the nearest codes' in w]
+            check(unseen and len(unseen) + 2 <= 4, 'experts that no token reached', document['warnings'])
 
     # Model Optimizer's search, and auto over blocks by their measured output.
     for name, more in (('hessian', {'method': 'local_hessian'}), ('auto', {'method': 'auto', 'more': 'blocks: {inputs: quantized}'})):
