@@ -101,7 +101,7 @@ class Lines final : public Steps {
   // A step of hours does not fill a log.
   double interval() const override { return since(start_) < 60 ? 10 : 60; }
   void show(bool last) override {
-    if (done_ == 0) return;
+    if (done_ == 0 || (!last && total_ > 0 && done_ >= total_)) return;
     if (last) {
       if (since(start_) < 5) return;  // not worth a line
       std::fputs(fmt::format("{}: {} in {:.1f} s ({})\n", what_, count_text(done()), since(start_),

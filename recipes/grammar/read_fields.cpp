@@ -213,10 +213,22 @@ class Reader final : public Fields {
     refuse(node.place, "'{}' must be {}, not {}", f.key, wanted, kind_name(node));
   }
 
+  [[noreturn]] void lacks(const Field& f) const {
+    Error error = make_error(ErrorCode::kUsage, "{} needs the key '{}' ({})", what_, f.key, f.doc);
+    const std::string place = to_string(node_.place);
+    error.at(place);
+    // Those that are compiled in are what others start from.
+    if (place.rfind("builtin/", 0) == 0)
+      error.hint(fmt::format(
+          "`pare recipe init FILE --model MODEL --extends {}` writes a recipe that starts from it",
+          place.substr(0, place.find(':'))));
+    throw error;
+  }
+
   const TreeNode* find(const Field& f) const {
     const TreeNode* node = node_.find(f.key);
     if (node == nullptr) {
-      if (f.required && !unknown_) refuse(node_.place, "{} needs the key '{}' ({})", what_, f.key, f.doc);
+      if (f.required && !unknown_) lacks(f);
       return nullptr;
     }
     if (node->kind != TreeNode::Kind::kNull) return node;

@@ -86,6 +86,13 @@ with workplace() as folder:
     with open(os.path.join(folder, 'text.txt'), 'w') as file:
         file.write('The quick brown fox jumps over the lazy dog, and %d sheep look on. ' * 40 % tuple(range(40)))
 
+    # The built-in recipe alone says how to begin, in words that run.
+    alone = pare('run', 'builtin/llm-fp8', cwd=folder)
+    check(alone.code == 2 and '`pare recipe init FILE --model MODEL --extends builtin/llm-fp8`' in alone.err, 'alone', alone.err)
+    begun = pare('recipe', 'init', 'begun.yaml', '--model', 'model', '--extends', 'builtin/llm-fp8', cwd=folder)
+    check(begun.code == 0, 'begun', begun.err)
+    count += 2
+
     # What vLLM reads of each: nothing is left to do by hand.
     for name, form in (('llm-fp8', 'float-quantized'), ('llm-w8a8', 'int-quantized'), ('llm-int4-awq', 'pack-quantized'),
                        ('llm-nvfp4', 'nvfp4-pack-quantized')):
