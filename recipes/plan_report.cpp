@@ -243,6 +243,8 @@ QuantizeChoices quantize_choices(const QuantizeSpec& recipe) {
   if (recipe.act_order)
     choices.solve.layer.order =
         *recipe.act_order ? quant::ColumnOrder::kDiagonal : quant::ColumnOrder::kNatural;
+  if (recipe.column_order == "natural") choices.solve.layer.order = quant::ColumnOrder::kNatural;
+  if (recipe.column_order == "group_aware") choices.solve.layer.order = quant::ColumnOrder::kGroupAware;
   for (const double percent : recipe.percentiles)
     if (std::find(choices.percentiles.begin(), choices.percentiles.end(), percent) ==
         choices.percentiles.end())

@@ -171,6 +171,11 @@ class Checker {
       refuse("quantize.damp", fmt::format("'damp' has no meaning for method {}", q.method), "");
     if (q.act_order && !uses("gptq"))
       refuse("quantize.act_order", fmt::format("'act_order' has no meaning for method {}", q.method), "");
+    if (!q.column_order.empty() && !uses("gptq"))
+      refuse("quantize.column_order", fmt::format("'column_order' has no meaning for method {}", q.method),
+             "");
+    if (!q.column_order.empty() && q.act_order)
+      refuse("quantize.column_order", "'act_order' says the order already", "leave one of the two out");
     if (!q.kv_cache.empty() && !r_.calibrate)
       refuse("quantize.kv_cache", "keys and values are quantized but nothing calibrates them",
              "add calibrate: {data: NAME}");

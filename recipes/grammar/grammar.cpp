@@ -149,6 +149,11 @@ void describe_quantize(Fields& f, QuantizeSpec& q) {
   f.maybe_boolean({.key = "bias_correction", .doc = "mean errors out of biases; absent: auto tries it"},
                   q.bias_correction);
   f.maybe_boolean({.key = "act_order", .doc = "gptq: most active inputs first"}, q.act_order);
+  f.text({.key = "column_order",
+          .doc = "gptq: the order that inputs are coded in; diagonal is act_order, group_aware keeps groups "
+                 "together; absent: diagonal",
+          .choices = {"natural", "diagonal", "group_aware"}},
+         q.column_order);
   f.maybe_number(
       {.key = "damp", .doc = "gptq: share of the mean diagonal that is added", .min = 0, .max = 10}, q.damp);
   f.numbers({.key = "percentiles", .doc = "that calibrator auto tries", .min = 0, .max = 100}, q.percentiles);

@@ -84,6 +84,7 @@ struct QuantizeSpec {
   bool rotate = false;
   std::optional<bool> bias_correction;
   std::optional<bool> act_order;
+  std::string column_order;  // of gptq: "" | natural | diagonal | group_aware
   std::optional<double> damp;
   std::vector<double> percentiles;   // tried by calibrator auto
   std::optional<BlocksSpec> blocks;  // absent: the whole graph at once

@@ -173,6 +173,19 @@ with workplace() as folder:
             unseen = [w for w in document['warnings'] if "layers.0." in w and 'w1.weight' in w and 'was reached by no token: it keeps the nearest codes' in w]
             check(unseen and len(unseen) + 2 <= 4, 'experts that no token reached', document['warnings'])
 
+    # GPTQ's orders of columns: three files, groups where they were in each.
+    files = {}
+    for order in ('natural', 'diagonal', 'group_aware'):
+        out, report = run(folder, 'order-' + order, scheme='int4', more='column_order: ' + order, export='gptq')
+        if report:
+            same_as_reported(folder, order, out, report)
+            files[order] = open(os.path.join(out, 'checkpoint', 'model.safetensors'), 'rb').read()
+    check(len(set(files.values())) == 3, 'orders', 'two of them give the same file')
+    default = run(folder, 'order-default', scheme='int4', more='act_order: true', export='gptq')[0]
+    check(open(os.path.join(default, 'checkpoint', 'model.safetensors'), 'rb').read() == files.get('diagonal'), 'act_order', 'is not the diagonal')
+    run(folder, 'order-twice', scheme='int4', more='column_order: natural\n  act_order: true', code=2, says="'act_order' says the order already")
+    run(folder, 'order-rtn', scheme='int4', method='rtn', more='column_order: natural', code=2, says='has no meaning for method rtn')
+
     # Model Optimizer's search, and auto over blocks by their measured output.
     for name, more in (('hessian', {'method': 'local_hessian'}), ('auto', {'method': 'auto', 'more': 'blocks: {inputs: quantized}'})):
         out, report = run(folder, name, scheme='nvfp4', **more)
