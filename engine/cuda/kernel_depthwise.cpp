@@ -83,8 +83,8 @@ $FINISH$
 struct Patch {
   int down, across, v;
 };
-constexpr Patch kPatches[] = {{1, 4, 8}, {2, 4, 4}, {1, 1, 8}, {1, 2, 8}, {2, 2, 8}, {2, 4, 8}, {1, 4, 4},
-                              {2, 2, 4}, {1, 1, 4}, {4, 2, 4}, {1, 4, 2}, {1, 1, 2}, {1, 4, 1}, {1, 1, 1}};
+constexpr Patch kPatches[] = {{1, 4, 8}, {2, 4, 4}, {1, 1, 8}, {1, 2, 8}, {2, 2, 8}, {1, 4, 4}, {2, 2, 4},
+                              {1, 1, 4}, {4, 2, 4}, {1, 4, 2}, {1, 1, 2}, {1, 4, 1}, {1, 1, 1}};
 
 }  // namespace
 
@@ -104,7 +104,7 @@ std::vector<KernelSource> depthwise_kernels(const EnginePlan& plan, const PlanLa
   std::vector<KernelSource> sources;
   for (const Patch& t : kPatches) {
     // Narrow vectors only where wide ones do not fit.
-    if (t.v > most || (t.v < 4 && t.v < most && !sources.empty())) continue;
+    if (t.v > most || ((t.v < 4 || t.down * t.across == 1) && t.v < most && !sources.empty())) continue;
     if ((t.across > 1 && g.ow < t.across) || (t.down > 1 && g.oh < t.down)) continue;
     const std::int64_t sums = t.down * t.across * t.v;
     const bool by_row = sums + g.kh * g.kw * t.v > kRegisters;

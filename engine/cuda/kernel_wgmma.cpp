@@ -374,8 +374,8 @@ std::vector<Choice> choices(const EnginePlan& plan, const PlanLayer& layer, cons
         (t.n > 32 && t.n >= 2 * u.s.n))
       continue;
     if (t.cluster > 1 && u.s.m <= t.m()) continue;
-    if (shortcut && (t.cluster > 1 || t.groups > 1 || t.n % 32 != 0 ||
-                     t.mi * t.n / 2 + fragment_residual_registers(plan, layer, t.mi, t.n) > 180))
+    // Two products a tile: more sums than 64 registers a thread, or narrower tiles, were slower everywhere.
+    if (shortcut && (t.cluster > 1 || t.groups > 1 || t.n < 64 || t.n % 64 != 0 || t.mi * t.n / 2 > 64))
       continue;
     Choice c;
     c.tile = t;
