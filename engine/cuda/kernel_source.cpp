@@ -72,7 +72,7 @@ __device__ __forceinline__ float min_(float a, float b) { float r; asm("min.NaN.
 __device__ __forceinline__ float max_(float a, float b) { return a != a || b != b ? a + b : fmaxf(a, b); }
 __device__ __forceinline__ float min_(float a, float b) { return a != a || b != b ? a + b : fminf(a, b); }
 #endif
-// Codes of 8 bits without conversions, of which a multiprocessor does a quarter as many as additions: a number below
+// Codes of 8 bits without conversions, of which a multiprocessor does fewer than additions: a number below
 // 2^22 plus 1.5 * 2^23 is rounded to even, and its lowest byte is the code; an integer below 2^22 in those bits is a float.
 __device__ __forceinline__ float in_codes_(float v, float lo, float hi) { return fminf(fmaxf(v, lo), hi); }
 __device__ __forceinline__ u32 code_bits_(float v) { return __float_as_uint(v + 12582912.f); }
