@@ -3,8 +3,10 @@
 //   pare_gpu_check tactics MODEL BATCH PRECISION   every tactic of every layer against the plan's reference
 //   pare_gpu_check engine MODEL BATCH PRECISION    the tuned engine against the float32 CPU session, and its
 //   speed
-//   pare_gpu_check kernels MODEL BATCH PRECISION   texts of all generated kernels into the folder PARE_DUMP,
-//   for a look at what the assembler says about them; needs no GPU
+//   pare_gpu_check reference MODEL BATCH PRECISION  what the plan computes by plain loops against the float32
+//   CPU session: what its rounding costs, without any kernel; needs no GPU pare_gpu_check kernels MODEL BATCH
+//   PRECISION   texts of all generated kernels into the folder PARE_DUMP, for a look at what the assembler
+//   says about them; needs no GPU
 //
 // Prints a line a check; exit code 1 when one is beyond its tolerance. Tolerance, relative to the largest
 // value of an output: what is stored has rounding 2^-11 (float16) or 2^-8 (bfloat16), operands carry none of
@@ -25,6 +27,7 @@
 #include "engine/build/lower_cpu.h"
 #include "engine/build/make_plan.h"
 #include "engine/build/memory_plan.h"
+#include "engine/build/plan_reference.h"
 #include "engine/build/profile.h"
 #include "engine/cuda/kernel_source.h"
 #include "engine/run/session.h"
@@ -98,6 +101,18 @@ int run(const std::string& mode, const std::string& path, std::int64_t batch, co
   EnginePlan plan = make_plan(sized, options);
   plan_memory(plan);
   if (mode == "kernels") return dump(plan);
+  if (mode == "reference") {
+    ThreadPool pool(2);
+    const Lowered lowered = lower_for_cpu(graph, {});
+    SessionOptions session_options;
+    session_options.pool = &pool;
+    Session session(lowered.graph, session_options);
+    const std::vector<Tensor> want = session.run(inputs), got = run_plan_reference(plan, inputs);
+    for (std::size_t i = 0; i < want.size(); ++i)
+      std::printf("output %zu: SQNR %.1f dB, the plan's reference against float32 on the CPU\n", i,
+                  sqnr(want[i], got[i]));
+    return 0;
+  }
   EngineBackend& backend = cuda_backend();
   int bad = 0;
   if (mode == "tactics") {
@@ -166,7 +181,8 @@ int run(const std::string& mode, const std::string& path, std::int64_t batch, co
 
 int main(int argc, char** argv) {
   if (argc != 5) {
-    std::fprintf(stderr, "usage: pare_gpu_check tactics|engine|kernels MODEL BATCH fp32|fp16|bf16\n");
+    std::fprintf(stderr,
+                 "usage: pare_gpu_check tactics|engine|reference|kernels MODEL BATCH fp32|fp16|bf16\n");
     return 2;
   }
   try {
