@@ -18,7 +18,56 @@ Dims Planner::sizes(ValueId value) const { return graph_.value(value).shape.size
 
 DType Planner::storage(ValueId value) const {
   const DType type = graph_.value(value).dtype;
-  return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16 ? options_.precision : type;
+  if (type != DType::kF32 && type != DType::kF16 && type != DType::kBF16) return type;
+  return is_statistic(value) || is_summed_only(value) ? DType::kF32 : options_.precision;
+}
+
+bool Planner::feeds_product(ValueId value) const {
+  const std::vector<Use>& users = graph_.users(value);
+  return std::any_of(users.begin(), users.end(), [&](const Use& use) {
+    const Node& node = graph_.node(use.node);
+    switch (class_of(use.node)) {
+      case NodeClass::kView:
+        return std::any_of(node.out.begin(), node.out.end(),
+                           [&](ValueId out) { return out != ValueId::kNone && feeds_product(out); });
+      case NodeClass::kPointwise:
+        return node.is("QuantizeLinear") || node.is("pare", "FakeQuant");
+      case NodeClass::kRows:
+        return false;
+      default:
+        return true;
+    }
+  });
+}
+
+bool Planner::is_statistic(ValueId value) const {
+  const auto known = statistics_.find(value);
+  if (known != statistics_.end()) return known->second;
+  bool& answer = statistics_[value] = false;
+  const NodeId id = graph_.producer(value);
+  if (id == NodeId::kNone || classes_.empty()) return false;
+  const Node& node = graph_.node(id);
+  bool made = class_of(id) == NodeClass::kRows && node.op.rfind("Reduce", 0) == 0;
+  if (class_of(id) == NodeClass::kPointwise || class_of(id) == NodeClass::kView) {
+    int computed = 0;
+    bool all = true;
+    for (const ValueId in : node.in)
+      if (in != ValueId::kNone && !graph_.is_constant(in)) ++computed, all = all && is_statistic(in);
+    made = all && computed > 0;
+  }
+  return answer = made && !feeds_product(value);
+}
+
+bool Planner::is_summed_only(ValueId value) const {
+  const NodeId id = graph_.producer(value);
+  if (id == NodeId::kNone || classes_.empty() || graph_.is_output(value)) return false;
+  if (class_of(id) != NodeClass::kPointwise && class_of(id) != NodeClass::kView) return false;
+  const std::vector<Use>& users = graph_.users(value);
+  return !users.empty() && std::all_of(users.begin(), users.end(), [&](const Use& use) {
+    const Node& node = graph_.node(use.node);
+    if (class_of(use.node) == NodeClass::kRows) return use.slot == 0 && node.op == "ReduceSum";
+    return class_of(use.node) == NodeClass::kView && node.out.size() == 1 && is_summed_only(node.out[0]);
+  });
 }
 
 int Planner::add_tensor(std::string name, DType dtype, Dims dims, PlanRole role) {

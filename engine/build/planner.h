@@ -51,7 +51,13 @@ class Planner {
   void classify();
   void assign_regions();
   void emit_outputs();
+  // How a value is stored: floats in the engine's precision, but in float32 what is computed of sums alone
+  // and what is only summed (means of squares: float16 ends at 65504, and a small difference of two of them
+  // would be lost).
   DType storage(ValueId value) const;
+  bool is_statistic(ValueId value) const;    // of reductions and constants, and read by no product
+  bool is_summed_only(ValueId value) const;  // every reader is a ReduceSum
+  bool feeds_product(ValueId value) const;   // or a pool, or a quantizer, perhaps moved in between
   int add_tensor(std::string name, DType dtype, Dims dims, PlanRole role = PlanRole::kActivation);
   int weight(std::string name, Tensor data);
   int weight_as(std::string name, const Tensor& data, DType dtype);  // converted
@@ -143,6 +149,7 @@ class Planner {
   std::map<ValueId, PlanView> placed_;
   std::map<std::pair<ValueId, int>, PlanView> copies_;  // by value and type
   std::map<std::pair<ValueId, int>, int> weights_;
+  mutable std::map<ValueId, bool> statistics_;
   std::map<NodeId, AttentionMatch> attention_;
   std::set<NodeId> emitted_;
   std::map<NodeId, std::string> refused_;

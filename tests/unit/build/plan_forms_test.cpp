@@ -137,6 +137,38 @@ TEST(PlanForms, ReductionsOfAnyAxes) {
   expect_same(all, {all.op("ReduceMax", {all.input({3, 4, 5})})}, "every axis");
 }
 
+// A normalization written out, over an axis that is not the last: sums of squares pass what float16 holds
+// (400^2 * 48 is 7.7e6), and the variance is a small difference of two large numbers (mean 300, deviation 30:
+// 1 % of either).
+TEST(PlanForms, StatisticsKeepTheirRange) {
+  Net net;
+  const ValueId x = net.op("Add", {net.op("Mul", {net.input({2, 48, 20}), net.constant(Tensor::scalar(30))}),
+                                   net.constant(Tensor::scalar(300))});
+  const ValueId n = net.constant(Tensor::scalar(48)), axes = net.ints({1});
+  const auto mean = [&](ValueId v) { return net.op("Div", {net.op("ReduceSum", {v, axes}), n}); };
+  const ValueId m = mean(x), square = mean(net.op("Mul", {x, x}));
+  const ValueId variance = net.op("Sub", {square, net.op("Mul", {m, m})});
+  const ValueId y = net.op("Div", {net.op("Sub", {x, m}), net.op("Sqrt", {variance})});
+  net.graph.outputs = {net.op("Tanh", {y})};
+  infer_shapes(net.graph);
+  const std::vector<Tensor> inputs = {normal_values({2, 48, 20}, 7)};
+  ThreadPool pool(1);
+  Session session(std::make_shared<const Graph>(net.graph), {&pool, true, false});
+  const Tensor want = session.run(inputs)[0];
+  const EnginePlan plan = make_plan(net.graph);
+  // x is stored in float16: 300 * 2^-12 of a deviation of 30 is 52 dB; through means of 48 of them 35 is
+  // asked for.
+  EXPECT_GT(sqnr(want, run_plan_reference(plan, inputs)[0]), 35) << to_text(plan);
+  // What a product reads is stored as its operand.
+  Net gate;
+  const ValueId pooled =
+      gate.op("ReduceMean", {gate.input({2, 16, 8, 8}), gate.ints({2, 3})}, {{"keepdims", std::int64_t{0}}});
+  gate.graph.outputs = {gate.op("MatMul", {pooled, gate.normal({16, 4})})};
+  infer_shapes(gate.graph);
+  const EnginePlan small = make_plan(gate.graph);
+  EXPECT_EQ(count_kernels(small), 2) << to_text(small);
+}
+
 TEST(PlanForms, Padding) {
   for (const char* mode : {"constant", "reflect", "edge", "wrap"})
     for (const Ints& pads : {Ints{0, 0, 2, 1, 0, 0, 3, 0}, Ints{0, 1, 0, 2, 0, 1, 0, 2}}) {
