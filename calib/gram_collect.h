@@ -31,6 +31,7 @@ struct GramOptions {
 
 struct GramPair {
   Gram fit, held_out;  // held_out is empty without held-out samples
+  Gram outputs = {};   // of output gradients (gradient_grams.h); empty: outputs count alike
 };
 
 using GramsDone = std::function<void(std::size_t target, const std::shared_ptr<const GramPair>& pair)>;

@@ -236,6 +236,7 @@ QuantizeChoices quantize_choices(const QuantizeSpec& recipe) {
   choices.alpha = recipe.alpha;
   choices.rank = recipe.rank;
   choices.inputs = recipe.inputs;
+  choices.objective = recipe.objective;
   choices.scaling = recipe.scaling;
   choices.rotate = recipe.rotate;
   choices.bias_correction = recipe.bias_correction;

@@ -9,6 +9,7 @@
 #include "engine/base/error.h"
 #include "quant/grid/grid_search.h"
 #include "quant/grid/ladder_table.h"
+#include "quant/rounding/coupled_rows.h"
 #include "quant/rounding/linalg.h"
 
 namespace pare::quant {
@@ -302,6 +303,7 @@ void check_layer_method(const std::string& method) {
 LayerSolution solve_layer(const LayerProblem& problem, const LayerOptions& options, ThreadPool& pool) {
   PARE_ASSERT(problem.weight != nullptr);
   check_layer_method(options.method);
+  if (std::optional<LayerSolution> coupled = solve_coupled(problem, options, pool)) return *coupled;
   return Solver(problem, options, pool).run();
 }
 

@@ -11,6 +11,12 @@
 // The loss of a layer is E ||dW x||^2 = tr(dW G dW^T) / count: the output error, summed over outputs, of a
 // mean position. Without second moments it is ||dW||^2, as if inputs were white.
 //
+// With second moments HO of output gradients (calib/gradient_grams.h) the loss that gptq and learned lower is
+// tr(HO dW G dW^T): errors of outputs that move the model's predictions alike may cancel. Rows are taken in
+// blocks, by descending diagonal of HO = R R^T (R upper); as for GPTQ's columns, the block's best target
+// given the errors D of the blocks before it is W_b + R_bb^-T R_ab^T D_a. Inside a block rows count as
+// independent.
+//
 // A method that cannot work says so: `method` is what was used, `fallback` why it is not what was asked for.
 #pragma once
 
@@ -33,6 +39,7 @@ struct LayerProblem {
   const WeightRows* weight = nullptr;  // required
   const Gram* gram = nullptr;          // of its input; null or empty: none
   const Gram* held_out = nullptr;      // of other samples, to choose by; may be null
+  const Gram* outputs = nullptr;       // of output gradients: gptq and learned weigh outputs by it (below)
   GridFormat format;
   float global = 0;            // two-level formats: the global scale to use (shared); 0: chosen here
   const Grid* grid = nullptr;  // given (shared, or from a file): its scales stay; null: chosen here

@@ -101,6 +101,11 @@ class Blocks {
       throw make_error(ErrorCode::kUnsupported,
                        "target onnxruntime quantizes what layers hand over, which blocks cannot share")
           .hint("target: pare or tensorrt, or leave quantize.blocks out");
+    if (choices_.objective == "model")
+      throw make_error(ErrorCode::kUnsupported,
+                       "objective 'model' looks at predictions, which a block has none of")
+          .at("quantize.objective")
+          .hint("objective: layer, or leave quantize.blocks out");
     if (options_.inputs != "quantized" && options_.inputs != "float")
       throw make_error(ErrorCode::kUsage, "blocks are fed by 'quantized' or 'float', not '{}'",
                        options_.inputs)

@@ -140,6 +140,11 @@ void describe_quantize(Fields& f, QuantizeSpec& q) {
           .doc = "what layers are solved for: inputs of the float model, or those that quantized layers give",
           .choices = {"float", "quantized"}},
          q.inputs);
+  f.text({.key = "objective",
+          .doc = "what gptq and learned lower: errors of layer outputs, or what these do to a language "
+                 "model's predictions",
+          .choices = {"layer", "model"}},
+         q.objective);
   f.text({.key = "scaling",
           .doc = "factors a channel, before codes are chosen by the method",
           .choices = {"awq", "smoothquant", "equalize"}},

@@ -79,8 +79,9 @@ struct QuantizeSpec {
   std::int64_t rank = 32;       // low_rank
   std::string kv_cache;         // of language models: fp8 | int8; "": stays float
   std::string inputs =
-      "float";          // what layers are solved for: inputs of the float model | of the quantized one
-  std::string scaling;  // channel factors before other methods: "" | awq | smoothquant | equalize
+      "float";  // what layers are solved for: inputs of the float model | of the quantized one
+  std::string objective = "layer";  // what weight errors are measured by: the layer's output | the model's
+  std::string scaling;              // channel factors before other methods: "" | awq | smoothquant | equalize
   bool rotate = false;
   std::optional<bool> bias_correction;
   std::optional<bool> act_order;

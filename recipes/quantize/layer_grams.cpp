@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "calib/gradient_grams.h"
 #include "calib/gram_geometry.h"
 #include "engine/base/error.h"
 
@@ -105,6 +106,32 @@ LayerGrams LayerGrams::collect(const Graph& graph, const quant::Placement& place
   return result;
 }
 
+LayerGrams LayerGrams::collect_gradients(const Graph& graph, const quant::Placement& placement, Dataset& data,
+                                         ThreadPool& pool, Progress* progress) {
+  LayerGrams result;
+  std::vector<NodeId> layers;
+  quant::Placement rest;
+  for (const quant::WeightSite& site : placement.weights) {
+    const bool plain = site.path.empty() && site.uses.size() == 1 && site.uses[0].slot == 1 &&
+                       graph.node(site.uses[0].node).is("MatMul") &&
+                       graph.value(site.value).constant.dims().size() == 2;
+    if (plain)
+      layers.push_back(site.uses[0].node);
+    else
+      rest.weights.push_back(site);
+  }
+  if (!rest.weights.empty()) result = collect(graph, rest, data, pool, progress);
+  if (layers.empty()) return result;
+  GramOptions options = LayerGrams::options(placement, data);
+  options.held_out = 0;
+  options.pool = &pool;
+  options.progress = progress;
+  const auto grams = collect_gradient_grams(graph, layers, data, options);
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    result.set({}, layers[i], {grams[i]->inputs, {}, grams[i]->outputs});
+  return result;
+}
+
 void LayerGrams::apply(const Change& change, Gram& gram) {
   if (change.is_shift)
     subtract(gram, change.ins, *change.values);
@@ -115,8 +142,9 @@ void LayerGrams::apply(const Change& change, Gram& gram) {
 std::shared_ptr<const GramPair> LayerGrams::find(const SubgraphPath& path, NodeId node) const {
   const auto it = grams_.find({path, node});
   if (it == grams_.end()) return nullptr;
-  if (it->second.changes.empty()) return it->second.measured;
+  if (it->second.changes.empty() && !it->second.outputs_moved) return it->second.measured;
   const auto pair = std::make_shared<GramPair>(*it->second.measured);
+  if (it->second.outputs_moved) pair->outputs = {};
   for (const Change& change : it->second.changes) {
     apply(change, pair->fit);
     if (!pair->held_out.empty()) apply(change, pair->held_out);
@@ -146,6 +174,9 @@ void LayerGrams::add(const Graph& whole, const SubgraphPath& path, const std::ve
 
 void LayerGrams::scale(const Graph& graph, const quant::ScaleGroup& group, const std::vector<float>& s) {
   add(graph, group.path, group.consumers, false, s);
+  for (const quant::FoldEdit& edit : group.fold.edits)
+    if (const auto it = grams_.find({group.path, edit.node}); edit.weight && it != grams_.end())
+      it->second.outputs_moved = true;
 }
 
 void LayerGrams::shift(const Graph& graph, const quant::ShiftGroup& group, const std::vector<float>& z) {

@@ -34,6 +34,10 @@ class LayerGrams {
   // that multiply the same rows share a matrix.
   static LayerGrams collect(const Graph& graph, const quant::Placement& placement, Dataset& data,
                             ThreadPool& pool, Progress* progress);
+  // The same as the model's predictions see them (calib/gradient_grams.h), none held out. Layers that this
+  // cannot be said of (in a subgraph, a weight of several nodes, no MatMul) have what collect() gives.
+  static LayerGrams collect_gradients(const Graph& graph, const quant::Placement& placement, Dataset& data,
+                                      ThreadPool& pool, Progress* progress);
   // Which samples those are, and what it takes.
   static GramOptions options(const quant::Placement& placement, const Dataset& data);
   static GramForecast forecast(const Graph& graph, const quant::Placement& placement, const Dataset& data);
@@ -64,6 +68,7 @@ class LayerGrams {
   struct Entry {
     std::shared_ptr<const GramPair> measured;
     std::vector<Change> changes;  // since then, in order
+    bool outputs_moved = false;   // a factor went into the weight: gradients are of another scale
   };
   static void apply(const Change& change, Gram& gram);
   void add(const Graph& graph, const SubgraphPath& path, const std::vector<NodeId>& nodes, bool is_shift,

@@ -128,9 +128,7 @@ class Flow {
     for (const ValueId id : rotation.changed) source.changed.push_back({{}, id});
     if (in_.calibration != nullptr && (any_site(placement, wants_grams) || auto_is_coarse(placement))) {
       source.grams =
-          in_.grams != nullptr && !choices_.rotate
-              ? *in_.grams
-              : LayerGrams::collect(source.graph, placement, *in_.calibration, *in_.pool, in_.progress);
+          in_.grams != nullptr && !choices_.rotate ? *in_.grams : collect_grams(source.graph, placement);
       note_positions(source.graph, placement, source.grams);
     }
     std::vector<ScaledValue> scaled;
@@ -163,6 +161,12 @@ class Flow {
     v.scaled = std::move(scaled);
     v.notes.insert(v.notes.end(), notes.begin(), notes.end());
     return keep(std::move(v));
+  }
+
+  LayerGrams collect_grams(const Graph& graph, const quant::Placement& placement) const {
+    return choices_.objective == "model"
+               ? LayerGrams::collect_gradients(graph, placement, *in_.calibration, *in_.pool, in_.progress)
+               : LayerGrams::collect(graph, placement, *in_.calibration, *in_.pool, in_.progress);
   }
 
   // How many positions each layer's input had, where they differ: the tokens that reached an expert.
@@ -330,6 +334,7 @@ class Flow {
       throw make_error(ErrorCode::kUsage, "inputs: quantized needs calibration data")
           .hint("give calibrate.data (--data)");
     InOrderOptions options = choices_.in_order;
+    options.grams = &c.variant->grams;
     options.solve = choices_.solve;
     Progress& progress = in_.progress != nullptr ? *in_.progress : no_progress();
     c.plan.weights = solve_in_order(c.graph, c.plan, *in_.calibration, options, progress, *in_.pool);

@@ -81,6 +81,9 @@ struct QuantizeChoices {
   // for what the quantized layers before it give (solve_in_order.h).
   std::string inputs = "float";
   InOrderOptions in_order;
+  // "layer": weight errors count by what they do to the layer's output; "model": by what that does to the
+  // predictions of a language model (calib/gradient_grams.h).
+  std::string objective = "layer";
   bool rotate = false;  // quant/transform/rotation.h, before anything else
   // Channel factors before weights are solved by their method: "", "awq", "smoothquant", "equalize".
   std::string scaling;

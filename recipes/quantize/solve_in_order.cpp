@@ -195,7 +195,7 @@ class InOrder {
     for (std::size_t b = 0; b < steps_.batches(); ++b) {
       std::int64_t count = 0, of_stream = 0;
       const float* x = sums.paired ? rows(float_steps_, b, level.x, n, count) : nullptr;
-      const float* xh = rows(steps_, b, level.rounded, n, count);
+      const float* xh = rows(steps_, b, options_.rounded || before ? level.rounded : level.x, n, count);
       const float* xb = before ? rows(steps_, b, level.x, n, count) : nullptr;
       const float *h = nullptr, *hh = nullptr;
       if (sums.stream) {
@@ -429,7 +429,7 @@ class InOrder {
     const bool product = std::any_of(level.sites.begin(), level.sites.end(), [&](std::size_t i) {
       return product_of(plan_.placement.weights[i].uses[0].node).there();
     });
-    if (product)
+    if (product || !options_.rounded)
       steps_.advance_to(level.rounded, {level.x});
     else
       steps_.advance_to(level.rounded);
@@ -455,7 +455,10 @@ class InOrder {
       const quant::WeightSite& site = plan_.placement.weights[i];
       quant::WeightRows rows = site_rows(i);
       const Tensor& weight = graph_.value(site.value).constant;
-      grams.set(site.path, site.uses[0].node, {moments.xh, {}});
+      GramPair pair = {moments.xh, {}};
+      if (options_.grams != nullptr)
+        if (const auto known = options_.grams->find(site); known != nullptr) pair.outputs = known->outputs;
+      grams.set(site.path, site.uses[0].node, std::move(pair));
       if (!moments.to_difference.empty() && ridge_ > 0 &&
           (refit(site, moments, gram, grams, rows) ||
            quant::retarget(rows, gram, cross(rows, moments, !moments.to_stream.empty()), ridge_)))

@@ -23,6 +23,9 @@ struct InOrderOptions {
   std::int64_t samples = 128;  // the first so many of the data
   double ridge = 0.01;         // of the regression
   bool residual = true;        // aim at the error of the residual stream too
+  bool rounded = true;         // of the input as activations are rounded; false: as it is before
+  // Of the float model: what outputs weigh, where it holds moments of their gradients. May be null.
+  const LayerGrams* grams = nullptr;
 };
 
 // `graph` float, as `plan` is of; its low-rank products (low_rank_layers.h) are fitted again with the codes

@@ -68,6 +68,7 @@ SolvedRows solve_on_scale(const std::string& name, const quant::WeightSite& site
   problem.weight = &rows;
   problem.gram = &grams.fit;
   if (!grams.held_out.empty()) problem.held_out = &grams.held_out;
+  if (!grams.outputs.empty()) problem.outputs = &grams.outputs;
   problem.format = quant::grid_format(by_row.format);
   problem.grid = &grid;
   quant::LayerOptions layer = options.layer;
@@ -200,7 +201,7 @@ std::string describe(const quant::Placement& unit, const LayerGrams& grams, cons
   bool any = false;
   for (const quant::WeightSite& site : unit.weights)
     if (const auto pair = grams.find(site); pair != nullptr)
-      for (const Gram* gram : {&pair->fit, &pair->held_out}) {
+      for (const Gram* gram : {&pair->fit, &pair->held_out, &pair->outputs}) {
         any = true;
         hash.update_number(gram->count);
         hash.update(std::as_bytes(std::span<const double>(gram->sums)));
@@ -230,6 +231,7 @@ SolvedRows solve_rows(const std::string& name, const quant::WeightSite& site, co
   if (grams != nullptr && !is_whole(site)) {
     problem.gram = &grams->fit;
     if (!grams->held_out.empty()) problem.held_out = &grams->held_out;
+    if (!grams->outputs.empty()) problem.outputs = &grams->outputs;
   }
   problem.format = quant::grid_format(site.format);
   problem.global = global;

@@ -6,20 +6,26 @@
 //
 // PART 1, 2, 3: windows [FIT (PART - 1), FIT PART) of 512 tokens of the calibration text. WINDOWS of the
 // other text are judged (0: all). JOB: SCHEME:METHOD[:OPTION,...] of the table below; Options: inputs,
-// rotate, scaling=awq, kv (an FP8 cache), ridge=, part=, fit= ... Second moments and the float model's logits
-// are had once for all jobs. A row that is in OUT.jsonl already is left out.
+// model (objective), rotate, scaling=awq, kv (an FP8 cache), ridge=, part=, fit= ..., threads= (what one row
+// runs on; not part of its name). Second moments and the float model's logits are had once for all jobs. A
+// row that is in OUT.jsonl already is left out. An argument `together` among the jobs: rows run beside each
+// other, as many as the processors have room for; where it is missing a row has all processors.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <fstream>
 #include <functional>
 #include <map>
+#include <mutex>
+#include <thread>
 
 #include "calib/calibrate.h"
 #include "datasets/state_feed.h"
@@ -85,6 +91,7 @@ const std::vector<Named>& table() {
 struct Job {
   std::string text, scheme, method;
   std::vector<std::string> options;
+  int threads = 0;  // 0: one, or all where rows do not run together
   bool has(const char* option) const {
     return std::find(options.begin(), options.end(), option) != options.end();
   }
@@ -92,27 +99,33 @@ struct Job {
 
 Job parse(const std::string& text) {
   Job job;
-  job.text = text;
   const std::size_t first = text.find(':'), second = text.find(':', first + 1);
   job.scheme = text.substr(0, first);
   job.method = text.substr(first + 1, second == std::string::npos ? second : second - first - 1);
+  job.text = text.substr(0, second);
   for (std::size_t at = second; at != std::string::npos;) {
     const std::size_t end = text.find(',', at + 1);
-    job.options.push_back(text.substr(at + 1, end == std::string::npos ? end : end - at - 1));
+    const std::string option = text.substr(at + 1, end == std::string::npos ? end : end - at - 1);
     at = end;
+    if (option.rfind("threads=", 0) == 0) {
+      job.threads = std::stoi(option.substr(8));
+      continue;
+    }
+    job.text += (job.options.empty() ? ":" : ",") + option;
+    job.options.push_back(option);
   }
   return job;
 }
 
 // Logits of the float model, held as they are: the judge of every row.
 struct Judge {
-  Dataset data;
+  DatasetSpec spec;
   std::int64_t windows;
   std::vector<Tensor> logits;
   double perplexity = 0;
 
-  Judge(const DatasetSpec& spec, const Graph& graph, std::int64_t wanted, ThreadPool& pool)
-      : data(spec, model_inputs(graph)), windows(wanted > 0 ? wanted : data.sample_count()) {
+  Judge(const DatasetSpec& of, const Graph& graph, std::int64_t wanted, ThreadPool& pool)
+      : spec(of), windows(wanted > 0 ? wanted : Dataset(of, model_inputs(graph)).sample_count()) {
     TokenMetrics metrics;
     each(graph, pool, [&](const Tensor& out, const Batch& batch, std::size_t) {
       metrics.add(out, batch.targets, nullptr, &pool);
@@ -122,11 +135,12 @@ struct Judge {
   }
 
   template <class Visit>
-  void each(const Graph& graph, ThreadPool& pool, Visit&& visit) {
+  void each(const Graph& graph, ThreadPool& pool, Visit&& visit) const {
     const Lowered lowered = lower_for_cpu(graph);
     SessionOptions options;
     options.pool = &pool;
     Session session(lowered.graph, options);
+    Dataset data(spec, model_inputs(graph));
     StateFeed feed(data, graph);
     std::size_t i = 0;
     for (std::int64_t at = 0, to = 0; at < windows; at = to) {
@@ -136,7 +150,7 @@ struct Judge {
     }
   }
 
-  TokenMetrics judge(const Graph& graph, ThreadPool& pool) {
+  TokenMetrics judge(const Graph& graph, ThreadPool& pool) const {
     TokenMetrics metrics;
     each(graph, pool, [&](const Tensor& out, const Batch& batch, std::size_t i) {
       metrics.add(out, batch.targets, &logits[i], &pool);
@@ -166,130 +180,251 @@ bool done_before(const std::string& path, const std::string& key) {
   return false;
 }
 
-int run(int argc, char** argv) {
-  if (argc < 9) {
-    for (const Named& row : table()) fmt::print("{}\n", row.name);
-    fmt::print(stderr, "usage: language_bench MODEL CALIBRATION VALID OUT PART FIT WINDOWS JOB...\n");
-    return 2;
+// What all rows share, made when the first asks, by all processors.
+class Shared {
+ public:
+  Shared(const std::string& model, const char* calibration, const char* valid, std::int64_t windows)
+      : model_(model), calibration_(calibration), pool_(available_threads()), graph_(load_model(model)) {
+    SimplifyOptions simple;
+    simple.pool = &pool_;
+    simplify(graph_, simple);
+    judge_ = std::make_unique<Judge>(text(valid), graph_, windows, pool_);
   }
-  const std::string model = argv[1], out = argv[4];
-  const std::int64_t given_part = std::stoll(argv[5]), given_fit = std::stoll(argv[6]),
-                     windows = std::stoll(argv[7]);
-  ThreadPool pool(available_threads());
-  Graph graph = load_model(model);
-  SimplifyOptions simple;
-  simple.pool = &pool;
-  simplify(graph, simple);
-  const auto text = [&](const char* path) {
+
+  const Graph& graph() const { return graph_; }
+  const Judge& judge() const { return *judge_; }
+  int threads() const { return pool_.threads(); }
+
+  DatasetSpec calibration(std::int64_t part, std::int64_t fit) const {
+    DatasetSpec spec = text(calibration_);
+    spec.skip = fit * (part - 1);
+    spec.samples = fit;
+    return spec;
+  }
+
+  // Second moments before the layers of a part's windows; `of_model`: as its predictions see them.
+  const LayerGrams& grams(const quant::Spec& spec, std::int64_t part, std::int64_t fit, bool of_model) {
+    Slot<LayerGrams>& slot = slot_of(grams_, fmt::format("{} {} {}", part, fit, of_model));
+    const std::lock_guard<std::mutex> lock(slot.mutex);
+    if (slot.made.empty()) {
+      quant::Placement placement = quant::place(graph_, spec);
+      for (quant::WeightSite& site : placement.weights) site.method = "learned";
+      Dataset data(calibration(part, fit), model_inputs(graph_));
+      ThreadPool pool(threads());
+      slot.made = of_model ? LayerGrams::collect_gradients(graph_, placement, data, pool, nullptr)
+                           : LayerGrams::collect(graph_, placement, data, pool, nullptr);
+    }
+    return slot.made;
+  }
+
+  // `samples`: fewer than the part has where windows are held out.
+  const std::vector<TensorStats>& statistics(const std::vector<CalibratedValue>& values, std::int64_t part,
+                                             std::int64_t fit, std::int64_t samples) {
+    std::string key = fmt::format("{} {} {}", part, fit, samples);
+    for (const CalibratedValue& value : values)
+      key +=
+          fmt::format(" {}/{}/{}", static_cast<int>(value.id), value.channel_axis, value.channel_histograms);
+    Slot<std::vector<TensorStats>>& slot = slot_of(statistics_, key);
+    const std::lock_guard<std::mutex> lock(slot.mutex);
+    if (slot.made.empty()) {
+      DatasetSpec spec = calibration(part, fit);
+      spec.samples = samples;
+      Dataset data(spec, model_inputs(graph_));
+      ThreadPool pool(threads());
+      CalibrateOptions options;
+      options.pool = &pool;
+      options.graph_hash = "-";
+      slot.made = calibrate(graph_, values, data, options).statistics.tensors;
+    }
+    return slot.made;
+  }
+
+ private:
+  DatasetSpec text(const char* path) const {
     DatasetSpec spec;
     spec.path = path;
     spec.window = 512;
     spec.batch = 4;
-    complete_text(spec, model);
+    complete_text(spec, model_);
     return spec;
+  }
+
+  std::string model_;
+  const char* calibration_;
+  ThreadPool pool_;
+  Graph graph_;
+  std::unique_ptr<Judge> judge_;
+  // Who comes first makes it, others wait for it and for nothing else.
+  template <class T>
+  struct Slot {
+    std::mutex mutex;
+    T made;
   };
-  Judge judge(text(argv[3]), graph, windows, pool);
-  LayerGrams grams;
-  std::int64_t grams_part = 0, grams_fit = 0;
-  std::map<std::string, std::vector<TensorStats>> statistics;  // by scheme: what is watched differs
-  for (int i = 8; i < argc; ++i) {
-    const Job job = parse(argv[i]);
-    std::int64_t part = given_part, fit = given_fit;
+  template <class T>
+  Slot<T>& slot_of(std::map<std::string, Slot<T>>& slots, const std::string& key) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return slots[key];
+  }
+  std::mutex mutex_;  // of the maps
+  std::map<std::string, Slot<LayerGrams>> grams_;
+  std::map<std::string, Slot<std::vector<TensorStats>>> statistics_;
+};
+
+// One row, appended to `out`.
+void measure(Shared& shared, const Job& job, std::int64_t part, std::int64_t fit, const std::string& key,
+             const std::string& out, int threads) {
+  const auto start = Clock::now();
+  const Graph& graph = shared.graph();
+  ThreadPool pool(threads);
+  QuantizeSpec q;
+  for (const Named& row : table())
+    if (job.scheme == row.name) row.set(q);
+  q.method = job.method;
+  q.ignore = {"re:.*lm_head.*"};
+  q.share = {"qkv", "gate_up"};
+  q.activations.calibrator = "minmax";
+  if (job.has("kv")) q.kv_cache = "fp8";
+  for (const std::string& option : job.options)
+    if (option.rfind("cal=", 0) == 0) q.activations.calibrator = option.substr(4);
+  QuantizeChoices choices = quantize_choices(q);
+  if (job.has("inputs")) choices.inputs = "quantized";
+  if (job.has("model")) choices.objective = "model";
+  choices.rotate = job.has("rotate");
+  choices.in_order.residual = !job.has("nostream");
+  choices.in_order.rounded = !job.has("unrounded");
+  for (const std::string& option : job.options) {
+    if (option.rfind("ridge=", 0) == 0) choices.in_order.ridge = std::stod(option.substr(6));
+    if (option.rfind("scaling=", 0) == 0) choices.scaling = option.substr(8);
+    if (option.rfind("effort=", 0) == 0) choices.solve.layer.rounding.effort = std::stoi(option.substr(7));
+  }
+  const bool automatic = q.method == "auto";
+  const std::int64_t held = automatic ? std::max<std::int64_t>(fit / 16, 1) : 0;
+  Dataset all(shared.calibration(part, fit), model_inputs(graph));
+  DatasetSpec shorter = shared.calibration(part, fit);
+  shorter.samples = fit - held;
+  Dataset data(shorter, model_inputs(graph));
+  QuantizeInput input;
+  input.graph = &graph;
+  input.pool = &pool;
+  input.calibration = &data;
+  if (automatic) {
+    input.held_out = &all;
+    input.held_out_range = {fit - held, fit};
+  }
+  if (wants_grams(q.method) || automatic)
+    input.grams = &shared.grams(choices.spec, part, fit, job.has("model"));
+  const std::vector<CalibratedValue> values = calibrated_values(graph, &choices.spec);
+  if (!values.empty()) input.stats = shared.statistics(values, part, fit, fit - held);
+  QuantizeOutcome outcome = quantize_model(input, choices);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const TokenMetrics m = shared.judge().judge(outcome.quantized, pool);
+  std::map<std::string, int> methods;
+  for (const quant::WeightPlan& plan : outcome.plan.weights) ++methods[plan.record.method];
+  std::string used;
+  for (const auto& [name, count] : methods)
+    used += fmt::format("{}{} {}", used.empty() ? "" : ", ", count, name);
+  for (const ScoredCandidate& c : outcome.candidates)
+    used += fmt::format("; {}{} {:.2f} dB", c.chosen ? "*" : "", c.name, c.held_out_sqnr_db);
+  if (!outcome.scaled.empty()) {
+    double gain = 0;
+    int folded = 0;
+    for (const ScaledValue& v : outcome.scaled) {
+      gain += v.predicted_gain_db / static_cast<double>(outcome.scaled.size());
+      folded += v.folded ? 1 : 0;
+    }
+    used += fmt::format("; {} scaled, {} folded, mean gain {:.2f} dB", outcome.scaled.size(), folded, gain);
+  }
+  const std::string line = fmt::format(
+      "{{{}, \"scheme\": \"{}\", \"method\": \"{}\", \"windows\": {}, \"kl\": {:.6f}, \"agreement\": "
+      "{:.4f}, \"perplexity\": {:.4f}, \"reference\": {:.4f}, \"seconds\": {:.1f}, \"threads\": {}, "
+      "\"used\": "
+      "\"{}\"}}\n",
+      key, job.scheme, job.method, shared.judge().windows, m.kl(), m.agreement(), m.perplexity(),
+      shared.judge().perplexity, seconds, threads, used);
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::FILE* file = std::fopen(out.c_str(), "a");
+  if (file == nullptr) throw make_error(ErrorCode::kDevice, "cannot write the row").at(out);
+  std::fputs(line.c_str(), file);
+  std::fclose(file);
+  std::fputs(line.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+// Jobs one after the other, or beside each other while their threads find room.
+class Runner {
+ public:
+  Runner(Shared& shared, std::string out, std::int64_t part, std::int64_t fit)
+      : shared_(shared), out_(std::move(out)), part_(part), fit_(fit), free_(shared.threads()) {}
+
+  void run(const std::vector<Job>& jobs, bool together) {
+    std::atomic<std::size_t> next{0};
+    const auto work = [&] {
+      for (std::size_t i = next++; i < jobs.size(); i = next++) one(jobs[i], together);
+    };
+    std::vector<std::thread> workers;
+    for (int i = 1; together && i < shared_.threads(); ++i) workers.emplace_back(work);
+    work();
+    for (std::thread& worker : workers) worker.join();
+  }
+
+ private:
+  void one(const Job& job, bool together) {
+    std::int64_t part = part_, fit = fit_;
     for (const std::string& option : job.options) {
       if (option.rfind("part=", 0) == 0) part = std::stoll(option.substr(5));
       if (option.rfind("fit=", 0) == 0) fit = std::stoll(option.substr(4));
     }
-    const std::int64_t held = std::max<std::int64_t>(fit / 16, 1);
     const std::string key = fmt::format("\"job\": \"{}\", \"part\": {}, \"fit\": {}", job.text, part, fit);
-    if (done_before(out, key) || !claim(out, key)) continue;
-    const auto start = Clock::now();
-    QuantizeSpec q;
-    const Named* named = nullptr;
-    for (const Named& row : table())
-      if (job.scheme == row.name) named = &row;
-    if (named == nullptr) {
-      fmt::print(stderr, "no scheme '{}'\n", job.scheme);
+    if (done_before(out_, key) || !claim(out_, key)) return;
+    const int wanted = job.threads > 0 ? job.threads : together ? 1 : shared_.threads();
+    const int threads = std::min(wanted, shared_.threads());
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      room_.wait(lock, [&] { return free_ >= threads; });
+      free_ -= threads;
+    }
+    try {
+      measure(shared_, job, part, fit, key, out_, threads);
+    } catch (const Error& error) {  // the other rows go on
+      fmt::print(stderr, "{}: {} {} {}\n", job.text, error.what(), error.where(), error.hint());
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    free_ += threads;
+    room_.notify_all();
+  }
+
+  Shared& shared_;
+  std::string out_;
+  std::int64_t part_, fit_;
+  std::mutex mutex_;
+  std::condition_variable room_;
+  int free_;
+};
+
+int run(int argc, char** argv) {
+  if (argc < 9) {
+    for (const Named& row : table()) fmt::print("{}\n", row.name);
+    fmt::print(stderr,
+               "usage: language_bench MODEL CALIBRATION VALID OUT PART FIT WINDOWS [together] JOB...\n");
+    return 2;
+  }
+  std::vector<Job> jobs;
+  bool together = false;
+  for (int i = 8; i < argc; ++i) {
+    if (std::string(argv[i]) == "together") {
+      together = true;
+      continue;
+    }
+    jobs.push_back(parse(argv[i]));
+    const auto is_it = [&](const Named& row) { return jobs.back().scheme == row.name; };
+    if (std::none_of(table().begin(), table().end(), is_it)) {
+      fmt::print(stderr, "no scheme '{}'\n", jobs.back().scheme);
       return 2;
     }
-    named->set(q);
-    q.method = job.method;
-    q.ignore = {"re:.*lm_head.*"};
-    q.share = {"qkv", "gate_up"};
-    q.activations.calibrator = "minmax";
-    if (job.has("kv")) q.kv_cache = "fp8";
-    for (const std::string& option : job.options)
-      if (option.rfind("cal=", 0) == 0) q.activations.calibrator = option.substr(4);
-    QuantizeChoices choices = quantize_choices(q);
-    if (job.has("inputs")) choices.inputs = "quantized";
-    choices.rotate = job.has("rotate");
-    choices.in_order.residual = !job.has("nostream");
-    for (const std::string& option : job.options) {
-      if (option.rfind("ridge=", 0) == 0) choices.in_order.ridge = std::stod(option.substr(6));
-      if (option.rfind("scaling=", 0) == 0) choices.scaling = option.substr(8);
-      if (option.rfind("effort=", 0) == 0) choices.solve.layer.rounding.effort = std::stoi(option.substr(7));
-    }
-    DatasetSpec calibration = text(argv[2]);
-    calibration.skip = fit * (part - 1);
-    calibration.samples = fit;
-    Dataset all(calibration, model_inputs(graph));
-    const bool automatic = q.method == "auto";
-    DatasetSpec shorter = calibration;
-    if (automatic) shorter.samples = fit - held;
-    Dataset data(shorter, model_inputs(graph));
-    QuantizeInput input;
-    input.graph = &graph;
-    input.pool = &pool;
-    input.calibration = &data;
-    if (automatic) {
-      input.held_out = &all;
-      input.held_out_range = {fit - held, fit};
-    }
-    if (wants_grams(q.method) || automatic) {
-      if (grams.empty() || part != grams_part || fit != grams_fit) {
-        grams_part = part;
-        grams_fit = fit;
-        quant::Placement placement = quant::place(graph, choices.spec);
-        for (quant::WeightSite& site : placement.weights) site.method = "learned";
-        grams = LayerGrams::collect(graph, placement, all, pool, nullptr);
-      }
-      input.grams = &grams;
-    }
-    const std::vector<CalibratedValue> values = calibrated_values(graph, &choices.spec);
-    if (!values.empty()) {
-      std::vector<TensorStats>& stats =
-          statistics[fmt::format("{} {} {} ", job.scheme, part, fit) +
-                     (automatic || choices.scaling.empty() ? "" : choices.scaling)];
-      if (stats.empty()) {
-        CalibrateOptions options;
-        options.pool = &pool;
-        options.graph_hash = "-";
-        stats = calibrate(graph, values, data, options).statistics.tensors;
-      }
-      input.stats = stats;
-    }
-    QuantizeOutcome outcome = quantize_model(input, choices);
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    const TokenMetrics m = judge.judge(outcome.quantized, pool);
-    std::map<std::string, int> methods;
-    for (const quant::WeightPlan& plan : outcome.plan.weights) ++methods[plan.record.method];
-    std::string used;
-    for (const auto& [name, count] : methods)
-      used += fmt::format("{}{} {}", used.empty() ? "" : ", ", count, name);
-    for (const ScoredCandidate& c : outcome.candidates)
-      used += fmt::format("; {}{} {:.2f} dB", c.chosen ? "*" : "", c.name, c.held_out_sqnr_db);
-    const std::string line = fmt::format(
-        "{{{}, \"scheme\": \"{}\", \"method\": \"{}\", \"windows\": {}, \"kl\": {:.6f}, \"agreement\": "
-        "{:.4f}, "
-        "\"perplexity\": {:.4f}, \"reference\": {:.4f}, \"seconds\": {:.1f}, \"used\": \"{}\"}}\n",
-        key, job.scheme, job.method, judge.windows, m.kl(), m.agreement(), m.perplexity(), judge.perplexity,
-        seconds, used);
-    std::FILE* file = std::fopen(out.c_str(), "a");
-    if (file == nullptr) return 1;
-    std::fputs(line.c_str(), file);
-    std::fclose(file);
-    std::fputs(line.c_str(), stdout);
-    std::fflush(stdout);
   }
+  Shared shared(argv[1], argv[2], argv[3], std::stoll(argv[7]));
+  Runner(shared, argv[4], std::stoll(argv[5]), std::stoll(argv[6])).run(jobs, together);
   return 0;
 }
 

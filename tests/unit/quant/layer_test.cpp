@@ -534,5 +534,84 @@ TEST(Layer, BlocksOfSeveralRowsKeepOneScale) {
   }
 }
 
+// tr(HO D G D^T) of a solution.
+double coupled_loss(const WeightRows& w, const GridFormat& f, const LayerSolution& s, const Gram& g,
+                    const Gram& outputs, ThreadPool& pool) {
+  std::vector<float> image(w.values.size());
+  decode(f, w.shape, s.grid, s.codes.data(), image.data(), pool);
+  const std::int64_t m = w.shape.rows, n = w.shape.cols;
+  const auto d = [&](std::int64_t r, std::int64_t c) {
+    const auto i = static_cast<std::size_t>(r * n + c);
+    return static_cast<double>(w.values[i]) - static_cast<double>(image[i]);
+  };
+  double sum = 0;
+  for (std::int64_t r = 0; r < m; ++r)
+    for (std::int64_t c = 0; c < n; ++c) {
+      double left = 0, right = 0;  // (HO D)_rc, (D G)_rc
+      for (std::int64_t k = 0; k < m; ++k) left += outputs.at(0, r, k) * d(k, c);
+      for (std::int64_t k = 0; k < n; ++k) right += d(r, k) * g.at(0, k, c);
+      sum += left * right;
+    }
+  return sum;
+}
+
+// Outputs whose errors go together: their loss falls, by both methods, with one scale a group or two levels;
+// and the same bits for any threads.
+TEST(CoupledRows, LowerTheLossThatOutputsHaveTogether) {
+  const WeightRows w = weight(160, 48, 3);
+  const Gram g = inputs(48, 400, 5), outputs = inputs(160, 900, 7);
+  for (const GridFormat& f : {format(DType::kI4, 16, true, DType::kBF16), format(DType::kU4, 0, false),
+                              format(DType::kE2M1, 16, true, DType::kE4M3FN)})
+    for (const char* method : {"gptq", "learned"}) {
+      ThreadPool one(1), two(2);
+      LayerProblem problem;
+      problem.name = "layer";
+      problem.weight = &w;
+      problem.gram = &g;
+      problem.format = f;
+      LayerOptions options;
+      options.method = method;
+      const LayerSolution alone = solve_layer(problem, options, one);
+      problem.outputs = &outputs;
+      const LayerSolution together = solve_layer(problem, options, one);
+      EXPECT_EQ(together.method, method);
+      EXPECT_TRUE(together.fallback.empty()) << together.fallback;
+      EXPECT_LT(coupled_loss(w, f, together, g, outputs, one),
+                0.9 * coupled_loss(w, f, alone, g, outputs, one));
+      EXPECT_GE(together.loss, alone.loss);  // each output alone pays for it
+      const LayerSolution again = solve_layer(problem, options, two);
+      EXPECT_EQ(again.codes, together.codes);
+      EXPECT_EQ(again.grid.scales, together.grid.scales);
+    }
+}
+
+// Outputs that have nothing to do with each other: what each row gets alone, bit for bit. And moments of
+// another layer's outputs are not used.
+TEST(CoupledRows, AreRowsAloneWhereOutputsAreIndependent) {
+  const WeightRows w = weight(130, 32, 3);
+  const Gram g = inputs(32, 300, 5);
+  for (const std::int64_t m : {std::int64_t{130}, std::int64_t{64}}) {
+    Gram outputs;
+    outputs.n = m;
+    outputs.count = 10;
+    outputs.sums.assign(static_cast<std::size_t>(Gram::triangle(m)), 0.0);
+    for (std::int64_t i = 0; i < m; ++i)
+      outputs.sums[static_cast<std::size_t>(outputs.index(i, i))] = 1.0 + static_cast<double>(i % 7);
+    ThreadPool pool(1);
+    LayerProblem problem;
+    problem.name = "layer";
+    problem.weight = &w;
+    problem.gram = &g;
+    problem.format = format(DType::kI4, 16, true, DType::kBF16);
+    LayerOptions options;
+    options.method = "learned";
+    const LayerSolution alone = solve_layer(problem, options, pool);
+    problem.outputs = &outputs;
+    const LayerSolution together = solve_layer(problem, options, pool);
+    EXPECT_EQ(together.codes, alone.codes);
+    EXPECT_EQ(together.grid.scales, alone.grid.scales);
+  }
+}
+
 }  // namespace
 }  // namespace pare::quant
