@@ -30,6 +30,9 @@ constexpr double kCandidates = 13;
 // Second moments of all layers' inputs take so many float passes of the samples (1.6 on a Llama of width
 // 512).
 constexpr double kMoments = 1.6, kMomentSamples = 128;
+// What solving them in order, for the inputs that quantized layers give, takes beside that: both models
+// again, three matrices a layer, codes between.
+constexpr double kInOrder = 3.1;
 // Counting values costs some more than the float pass alone; so does hashing what was read.
 constexpr double kCollect = 1.4;
 // Beside what the rehearsal holds: statistics and histograms (64 KB a tensor), a report, what the allocator
@@ -250,7 +253,8 @@ Forecast forecast_run(RunState& state) {
       if (scores_candidates(choices))
         seconds += (kCandidates * later(&Rehearsal::fake_seconds) + one) * holdout;
       if (collects_grams(quant::place(graph, choices.spec)))
-        seconds += kMoments * one * std::min(samples, kMomentSamples);
+        seconds += kMoments * (choices.inputs == "quantized" ? 1 + kInOrder : 1) * one *
+                   std::min(samples, kMomentSamples);
     }
   }
   if (r.quantize) seconds += 3 * weights_seconds;
