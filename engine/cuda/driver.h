@@ -28,7 +28,7 @@ namespace pare::cuda {
   F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventSynchronize) F(cuEventElapsedTime)  \
   F(cuModuleLoadData) F(cuModuleUnload) F(cuModuleGetFunction) F(cuFuncSetAttribute)               \
   F(cuLaunchKernelEx) F(cuTensorMapEncodeTiled) F(cuGetErrorString)                                  \
-  F(cuOccupancyMaxActiveClusters) F(cuTensorMapEncodeIm2col)
+  F(cuTensorMapEncodeIm2col)
 
 #define PARE_NVRTC_FUNCTIONS(F)                                                                    \
   F(nvrtcVersion) F(nvrtcCreateProgram) F(nvrtcCompileProgram) F(nvrtcGetProgramLogSize)           \

@@ -23,14 +23,6 @@ class Generated final : public Tactic {
       PARE_CU(cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                  source_.shared_bytes));
     source_.code.clear();
-    if (source_.walks && source_.cluster > 1) {
-      // Multiprocessors come in groups that clusters cannot straddle.
-      CUlaunchConfig config = launch_config(nullptr);
-      int clusters = 0;
-      PARE_CU(cuOccupancyMaxActiveClusters(&clusters, function_, &config));
-      if (clusters == 0) fail(ErrorCode::kDevice, "no cluster of {} blocks fits", source_.cluster);
-      source_.grid[0] = std::min<std::int64_t>(source_.grid[0], clusters * std::int64_t{source_.cluster});
-    }
   }
   ~Generated() override {
     if (module_ != nullptr) driver().cuModuleUnload(module_);

@@ -4,7 +4,7 @@
 //
 // Rows of 64 numbers (128 bytes) lie in shared memory in wgmma's 128 byte swizzle. Values are the second
 // operand with their keys along k, so that operand is read transposed. Codes become 16 bit numbers on their
-// way in.
+// way in; queries and keys that are E4M3 both stay what they are.
 #include <algorithm>
 
 #include "engine/base/error.h"
@@ -40,7 +40,7 @@ $PAIRS$
 template <int N> __device__ __forceinline__ void rows_(u32 to, const $W$* from, i64 pitch, int limit) {
 #pragma unroll
   for (int k = 0; k < N / 16; ++k) {
-    const int r = k * 16 + (threadIdx.x >> 3 & 15), c = threadIdx.x & 7;
+    const int r = k * 16 + (threadIdx.x >> 3), c = threadIdx.x & 7;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + r * 128 + ((c ^ (r & 7)) << 4)), "l"(r < limit ? from + r * pitch + c * 8 : from), "r"(r < limit ? 16 : 0) : "memory");
   }
 }
@@ -52,14 +52,14 @@ template <int N, typename C> __device__ __forceinline__ void rows_(u32 to, const
 #pragma unroll
     for (int k = 0; k < MOST; ++k) {
       if (k0 + k >= N / 16) break;
-      const int r = (k0 + k) * 16 + (threadIdx.x >> 3 & 15), c = threadIdx.x & 7;
+      const int r = (k0 + k) * 16 + (threadIdx.x >> 3), c = threadIdx.x & 7;
       codes[k] = uint2{0u, 0u};
       if (r < limit) codes[k] = *reinterpret_cast<const uint2*>(from + r * pitch + c * 8);
     }
 #pragma unroll
     for (int k = 0; k < MOST; ++k) {
       if (k0 + k >= N / 16) break;
-      const int r = (k0 + k) * 16 + (threadIdx.x >> 3 & 15), c = threadIdx.x & 7;
+      const int r = (k0 + k) * 16 + (threadIdx.x >> 3), c = threadIdx.x & 7;
       u32 o[4];
       widen_(from, codes[k], o);
       asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + r * 128 + ((c ^ (r & 7)) << 4)), "r"(o[0]), "r"(o[1]), "r"(o[2]), "r"(o[3]) : "memory");
@@ -70,36 +70,25 @@ template <int N, typename C> __device__ __forceinline__ void rows_(u32 to, const
 template <int N> __device__ __forceinline__ void code_rows_(u32 to, const void* from, i64 pitch, int limit) {
 #pragma unroll
   for (int k = 0; k < (N + 31) / 32; ++k) {
-    const int r = k * 32 + (threadIdx.x >> 2 & 31), c = threadIdx.x & 3;
+    const int r = k * 32 + (threadIdx.x >> 2), c = threadIdx.x & 3;
     if (r < N) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + r * 64 + ((c ^ (r >> 1 & 3)) << 4)), "l"(reinterpret_cast<const u8*>(from) + (r < limit ? r * pitch + c * 16 : 0)), "r"(r < limit ? 16 : 0) : "memory");
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128 * $HEADS$, $BLOCKS$) kernel($PARAMS$) {
+extern "C" __global__ void __launch_bounds__(128, $BLOCKS$) kernel($PARAMS$) {
   extern __shared__ __align__(1024) u8 raw_memory[];
   await_(eager);
-  constexpr int S = $S$, KEYS = $KEYS$, KP = $KP$, TILES = $TILES$, NS = KP / 2, HEADS = $HEADS$;
+  constexpr int S = $S$, KEYS = $KEYS$, KP = $KP$, TILES = $TILES$, NS = KP / 2;
   constexpr int ROW = $ROW$, QUERIES = 64 * ROW;  // bytes of a key in shared memory, of a tile of queries
   // A positive factor of the scores waits until the largest has been taken away: one instruction less a score.
   constexpr float kScale = $SCALE$, kLog2e = 1.4426950408889634f;
   constexpr float kBefore = $LATE$ ? 1.f : kScale * kLog2e, kAfter = $LATE$ ? kScale * kLog2e : 1.f;
-  const int group = threadIdx.x >> 7, tid = threadIdx.x & 127, lane = tid & 31, warp = tid >> 5;
-  const i64 h = blockIdx.y * HEADS + group, b = blockIdx.z;
-  auto together = [&] { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); };
-  // Heads take turns on the matrix unit, or all would ask for it, and for exponentials, at the same time.
-  int turns = 0;
-  const int all_turns = 2 * (S - (int)blockIdx.x * TILES * 64 < TILES * 64 ? (S - (int)blockIdx.x * TILES * 64 + 63) / 64 : TILES);
-  auto my_turn = [&] {
-    if (HEADS > 1 && (group > 0 || turns > 0)) asm volatile("bar.sync %0, 256;" ::"r"(8 + group) : "memory");
-  };
-  auto next_turn = [&] {
-    ++turns;
-    if (HEADS > 1 && (group + 1 < HEADS || turns < all_turns)) asm volatile("bar.arrive %0, 256;" ::"r"(8 + (group + 1) % HEADS) : "memory");
-  };
+  const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
+  const i64 h = blockIdx.y, b = blockIdx.z;
   const auto* q = in0 + b * $QB$ + h * $QH$;
   const auto* k = in1 + b * $KB$ + h / $SHARE$ * $KH$;
   const auto* v = in2 + b * $VB$ + h / $SHARE$ * $VH$;
-  const u32 sk = ((shared_(raw_memory) + 1023) & ~1023u) + group * $EACH$, sv = sk + (KP * ROW + 1023) / 1024 * 1024, sq = sv + KP * 128;
+  const u32 sk = (shared_(raw_memory) + 1023) & ~1023u, sv = sk + (KP * ROW + 1023) / 1024 * 1024, sq = sv + KP * 128;
   const int first = blockIdx.x * TILES * 64;
   $LOAD$<64>(sq, q + (i64)first * $QS$, $QS$, S - first);
   $LOAD$<KP>(sk, k, $KT$, KEYS);
@@ -115,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(128 * $HEADS$, $BLOCKS$) kernel($PA
     else
       asm volatile("cp.async.wait_group 0;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    together();
+    __syncthreads();
     if (t + 1 < TILES) {
       const int next = q0 + 64;
       if (next < S) $LOAD$<64>(sq + ((t + 1) & 1) * QUERIES, q + (i64)next * $QS$, $QS$, S - next);
@@ -127,12 +116,10 @@ extern "C" __global__ void __launch_bounds__(128 * $HEADS$, $BLOCKS$) kernel($PA
     for (int j = 0; j < NS; ++j) s[j] = 0.f;
 #pragma unroll
     for (int j = 0; j < NS; ++j) asm volatile("" : "+f"(s[j])::"memory");
-    my_turn();
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
     for (int part = 0; part < ROW / 32; ++part) scores_(s, dq + part * 2, dk + part * 2, 1);
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    next_turn();
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
     for (int j = 0; j < NS; ++j) asm volatile("" : "+f"(s[j])::"memory");
@@ -183,7 +170,7 @@ $POST_OF_UNITS$
     if (t == 0) {
       asm volatile("cp.async.wait_group 1;" ::: "memory");
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-      together();
+      __syncthreads();
     }
     float o[32];
 #pragma unroll
@@ -192,12 +179,10 @@ $POST_OF_UNITS$
     for (int j = 0; j < 32; ++j) asm volatile("" : "+f"(o[j])::"memory");
 #pragma unroll
     for (int j = 0; j < NS / 2; ++j) asm volatile("" : "+r"(p[j])::"memory");
-    my_turn();
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
     for (int c = 0; c < KP / 16; ++c) values_(o, p + 4 * c, dv + c * 128, 1);
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    next_turn();
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
     for (int j = 0; j < 32; ++j) asm volatile("" : "+f"(o[j])::"memory");
@@ -276,38 +261,18 @@ std::vector<KernelSource> attention_rows_kernels(const EnginePlan& plan, const P
   for (const PlanView* view : {&q, &k})
     for (const std::int64_t elements : {view->offset, view->strides[0], view->strides[1], view->strides[2]})
       codes = codes && elements % 16 == 0;
-  struct Variant {
-    int each, heads;
-    bool codes;
-  };
-  for (const auto& [each, heads, as_codes] : {Variant{1, 1, false},
-                                              {2, 1, false},
-                                              {4, 1, false},
-                                              {2, 3, false},
-                                              {4, 3, false},
-                                              {2, 2, false},
-                                              {4, 2, false},
-                                              {1, 1, true},
-                                              {2, 1, true},
-                                              {4, 1, true},
-                                              {2, 3, true},
-                                              {4, 3, true},
-                                              {2, 2, true},
-                                              {4, 2, true}}) {
-    if ((each > 1 && each >= 2 * tiles) || q.dims[1] % heads != 0 || (as_codes && !codes)) continue;
+  for (const int each : {1, 2, 4}) {
+    if (each > 1 && each >= 2 * tiles) continue;
     // Blocks that wait for their operands leave others to work: two to four on a multiprocessor.
-    const int row = as_codes ? 64 : 128,
-              own = (padded * row + 1023) / 1024 * 1024 + padded * 128 + (each > 1 ? 2 : 1) * 64 * row,
-              bytes = heads * own + 1024;
-    if (bytes > 227 * 1024) continue;
-    const int blocks = std::clamp(std::min(65536 / (128 * heads) / (sums + 64), 227 * 1024 / bytes), 1, 4);
+    const int row = codes ? 64 : 128, bytes = (padded * row + 1023) / 1024 * 1024 + padded * 128 +
+                                              (each > 1 ? 2 : 1) * 64 * row + 1024;
+    const int blocks = std::clamp(std::min(65536 / 128 / (sums + 64), 227 * 1024 / bytes), 1, 4);
     KernelSource source;
     source.tactic = fmt::format("attention:rows_{}x{}", 64 * each, padded);
-    if (heads > 1) source.tactic += fmt::format("_h{}", heads);
-    if (as_codes) source.tactic += "_c";
-    source.block = 128 * heads;
+    if (codes) source.tactic += "_c";
+    source.block = 128;
     source.grid[0] = (tiles + each - 1) / each;
-    source.grid[1] = q.dims[1] / heads;
+    source.grid[1] = q.dims[1];
     source.grid[2] = q.dims[0];
     source.shared_bytes = bytes;
     auto words = text.words;
@@ -315,13 +280,11 @@ std::vector<KernelSource> attention_rows_kernels(const EnginePlan& plan, const P
     words.emplace_back("MASK", attention_mask_code(layer, "row + (e >> 1) * 8", " * kLog2e"));
     words.emplace_back("LATE", !layer.in[3].present() && layer.epilogue.alpha > 0 ? "true" : "false");
     words.emplace_back("ROW", std::to_string(row));
-    words.emplace_back("LOAD", as_codes ? "code_rows_" : "rows_");
-    words.emplace_back("DESCRIBE", as_codes ? "describe_codes_" : "describe_");
+    words.emplace_back("LOAD", codes ? "code_rows_" : "rows_");
+    words.emplace_back("DESCRIBE", codes ? "describe_codes_" : "describe_");
     const char* word = text.type == DType::kBF16 ? "bf16" : "f16";
-    words.emplace_back("S_TYPES", as_codes ? "k32.f32.e4m3.e4m3" : fmt::format("k16.f32.{0}.{0}", word));
-    words.emplace_back("S_FLAGS", as_codes ? "" : ", 0, 0");
-    words.emplace_back("HEADS", std::to_string(heads));
-    words.emplace_back("EACH", std::to_string(own));
+    words.emplace_back("S_TYPES", codes ? "k32.f32.e4m3.e4m3" : fmt::format("k16.f32.{0}.{0}", word));
+    words.emplace_back("S_FLAGS", codes ? "" : ", 0, 0");
     words.emplace_back("KP", std::to_string(padded));
     words.emplace_back("NS", std::to_string(sums));
     words.emplace_back("TILES", std::to_string(each));

@@ -4,9 +4,7 @@
 //
 // Finishing happens where the sums lie, in registers (linear_code.h).
 //
-// A tile of 128x192 alone reads 53 bytes a cycle where L2 gives about 25 to each multiprocessor (5.5 TB/s in
-// all): blocks of a cluster of CM x CN tiles each fetch a part of what their row or column of tiles shares,
-// for all of it (multicast). A stage is free when every block that got a part of it from here has used it.
+// Clusters of blocks that fetch for each other what they share lost on every product (docs/performance.md).
 #include <algorithm>
 
 #include "engine/base/error.h"
@@ -16,13 +14,11 @@ namespace pare::cuda {
 namespace {
 
 const char* kText = R"CUDA(
-extern "C" __global__ void $SHAPE$ __launch_bounds__(384, 1) kernel(const __grid_constant__ Map map_x, const __grid_constant__ Map map_w, $PARAMS$) {
+extern "C" __global__ void __launch_bounds__(384, 1) kernel(const __grid_constant__ Map map_x, const __grid_constant__ Map map_w, $PARAMS$) {
   extern __shared__ __align__(1024) u8 raw_memory[];
   __shared__ __align__(8) u64 barriers[2 * $STAGES$];
   constexpr int MI = $MI$, BM = 64 * MI, BN = $BN$, ES = $ES$, STAGES = $STAGES$, KB = $KB$, STAGE = (BM + BN) * KB;
   constexpr i64 M = $M$, N = $N$, K = $K$;
-  constexpr int CM = $CM$, CN = $CN$, CLUSTER = CM * CN;
-  // In units of a cluster's tiles.
   constexpr int TILES_M = $TILES_M$, TILES_N = $TILES_N$, TILES = TILES_M * TILES_N, STEPS = $STEPS$, KS = KB / ES;
 #define FIRST_ROW 0
 #define STAT_ROW(name) name[group][r]
@@ -36,41 +32,28 @@ $SHARED$
     ready_(&map_w);
     for (int s = 0; s < STAGES; ++s) {
       barrier_(full + 8 * s, 1);
-      barrier_(empty + 8 * s, CM + CN - 1);
+      barrier_(empty + 8 * s, 1);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
-  if (CLUSTER > 1)
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-  else
-    __syncthreads();
-  const int rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0, rm = rank % CM, rn = rank / CM;
-  const int begin = blockIdx.x / CLUSTER, stride = gridDim.x / CLUSTER;
+  __syncthreads();
+  const int begin = blockIdx.x, stride = gridDim.x;
   auto place = [&](int tile, int& m0, int& n0) {
     constexpr int GROUP = 8, wide = GROUP * TILES_N;
     const int first = tile / wide * GROUP, high = TILES_M - first < GROUP ? TILES_M - first : GROUP;
-    m0 = ((first + tile % wide % high) * CM + rm) * BM;
-    n0 = (tile % wide / high * CN + rn) * BN;
+    m0 = (first + tile % wide % high) * BM;
+    n0 = tile % wide / high * BN;
   };
-  // Blocks that share this one's rows or columns, itself first.
   auto free_stage = [&](int at) {
-    if ((tid & 127) < CM + CN - 1) {
-      const int t = tid & 127, m = t < CM ? (rm + t) % CM : rm, n = t < CM ? rn : (rn + t - CM + 1) % CN;
-      arrive_(empty + 8 * (at % STAGES), n * CM + m);
-    }
+    if ((tid & 127) == 0) arrive_(empty + 8 * (at % STAGES), 0);
   };
   if (group == 2) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (tid == 256) {
-      constexpr u32 ROW_MATES = CN == 1 ? 1u : 1u | 1u << CM, COLUMN_MATES = (1u << CM) - 1;
       auto weights = [&](int step, int s, int n0) {
-        const u32 b = base + s * STAGE + BM * KB + rm * (BN / CM * KB);
         expect_(full + 8 * s, STAGE);
-        if (CM == 1)
-          fetch_(b, &map_w, full + 8 * s, step * KS, n0, 0);
-        else
-          fetch_for_all_(b, &map_w, full + 8 * s, step * KS, n0 + rm * (BN / CM), 0, COLUMN_MATES << rn * CM);
+        fetch_(base + s * STAGE + BM * KB, &map_w, full + 8 * s, step * KS, n0, 0);
       };
       constexpr int AHEAD = $EARLY$ ? STEPS < STAGES ? STEPS : STAGES : 0;
       // Weights are written by nobody: their first tiles come while the kernel in front finishes.
@@ -89,7 +72,6 @@ $SHARED$
           const int s = at % STAGES;
           if (at >= STAGES) pass_(empty + 8 * s, (at / STAGES - 1) & 1);
           if (at >= AHEAD) weights(step, s, n0);
-          const u32 a = base + s * STAGE + rn * (BM / CN * KB);
           $FETCH$
         }
       }
@@ -141,16 +123,13 @@ $STATS$
 $FRAGMENTS$
     }
   }
-  // A block must not end while others still signal its barriers or write its stages.
-  if (CLUSTER > 1)
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 )CUDA";
 
 struct Shape {
-  int mi, n, cm, cn;
+  int mi, n;
 };
-constexpr Shape kShapes[] = {{2, 192, 1, 1}, {2, 128, 1, 1}, {1, 256, 1, 1}, {2, 192, 2, 1}, {2, 128, 2, 1}};
+constexpr Shape kShapes[] = {{2, 192}, {2, 128}, {1, 256}};
 
 }  // namespace
 
@@ -174,48 +153,39 @@ std::vector<KernelSource> pingpong_kernels(const EnginePlan& plan, const PlanLay
   for (const Shape& t : kShapes) {
     const int bm = 64 * t.mi, stage = (bm + t.n) * u.bytes;
     const int stages = std::min((224 * 1024 - columns_bytes(layer, 2, t.n)) / stage, 8);
-    const std::int64_t tiles_m = (u.s.m + bm * t.cm - 1) / (bm * t.cm),
-                       tiles_n = (u.s.n + t.n * t.cn - 1) / (t.n * t.cn);
-    if (stages < 3 || t.n * t.cn >= 2 * u.s.n || bm * t.cm >= 2 * u.s.m) continue;
+    const std::int64_t tiles_m = (u.s.m + bm - 1) / bm, tiles_n = (u.s.n + t.n - 1) / t.n;
+    if (stages < 3 || t.n >= 2 * u.s.n || bm >= 2 * u.s.m) continue;
     KernelSource source;
     source.tactic = fmt::format("pingpong:{}x{}_s{}", bm, t.n, stages);
-    if (t.cm * t.cn > 1) source.tactic += fmt::format("_c{}{}", t.cm, t.cn);
     source.block = 384;
-    source.cluster = t.cm * t.cn;
-    source.walks = true;
-    source.grid[0] = std::min<std::int64_t>(tiles_m * tiles_n, 132 / source.cluster) * source.cluster;
+    source.grid[0] = std::min<std::int64_t>(tiles_m * tiles_n, 132);
     source.shared_bytes = stages * stage + 1024;
-    source.maps = {wgmma_x_map(layer, u, bm / t.cn), wgmma_w_map(u, t.n / t.cm)};
-    source.code =
-        activation_code(layer.epilogue.act, type_of(plan, layer.out[0])) +
-        wgmma_helpers(u, t.n, source.cluster) +
-        fill(kText,
-             {{"PARAMS", parameters(plan, layer, source)},
-              {"FRAGMENTS", fragment_code(plan, layer, "group")},
-              {"COLUMNS", columns_code(layer, "group", "tid & 127", 128)},
-              {"STATS", lane_stats_code(layer)},
-              {"ACC", integer ? "int" : "float"},
-              {"R", integer ? "r" : "f"},
-              {"NR", n(t.n / 2)},
-              {"STAGES", n(stages)},
-              {"KB", n(u.bytes)},
-              {"STEPS", n(u.steps)},
-              {"ROWS", wgmma_rows_code(layer, "(u32)(m0 + rn * (BM / CN))")},
-              {"FETCH", wgmma_fetch_code(layer, u, "step", "a", "m0 + rn * (BM / CN)", "full + 8 * s", "0",
-                                         "CN == 1 ? 0u : ROW_MATES << rm")},
-              {"SHAPE", source.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1)", source.cluster) : ""},
-              {"EARLY", early_weights(plan, layer)},
-              {"CM", n(t.cm)},
-              {"CN", n(t.cn)},
-              {"MI", n(t.mi)},
-              {"BN", n(t.n)},
-              {"ES", n(es)},
-              {"M", n(u.s.m)},
-              {"N", n(u.s.n)},
-              {"K", n(u.s.k)},
-              {"TILES_M", n(tiles_m)},
-              {"TILES_N", n(tiles_n)},
-              {"SHARED", lane_stats_shared(layer, 2) + columns_shared(layer, 2)}});
+    source.maps = {wgmma_x_map(layer, u, bm), wgmma_w_map(u, t.n)};
+    source.code = activation_code(layer.epilogue.act, type_of(plan, layer.out[0])) +
+                  wgmma_helpers(u, t.n, 1) +
+                  fill(kText, {{"PARAMS", parameters(plan, layer, source)},
+                               {"FRAGMENTS", fragment_code(plan, layer, "group")},
+                               {"COLUMNS", columns_code(layer, "group", "tid & 127", 128)},
+                               {"STATS", lane_stats_code(layer)},
+                               {"ACC", integer ? "int" : "float"},
+                               {"R", integer ? "r" : "f"},
+                               {"NR", n(t.n / 2)},
+                               {"STAGES", n(stages)},
+                               {"KB", n(u.bytes)},
+                               {"STEPS", n(u.steps)},
+                               {"ROWS", wgmma_rows_code(layer, "(u32)m0")},
+                               {"FETCH", wgmma_fetch_code(layer, u, "step", "base + s * STAGE", "m0",
+                                                          "full + 8 * s", "0", "0u")},
+                               {"EARLY", early_weights(plan, layer)},
+                               {"MI", n(t.mi)},
+                               {"BN", n(t.n)},
+                               {"ES", n(es)},
+                               {"M", n(u.s.m)},
+                               {"N", n(u.s.n)},
+                               {"K", n(u.s.k)},
+                               {"TILES_M", n(tiles_m)},
+                               {"TILES_N", n(tiles_n)},
+                               {"SHARED", lane_stats_shared(layer, 2) + columns_shared(layer, 2)}});
     sources.push_back(std::move(source));
   }
   return sources;

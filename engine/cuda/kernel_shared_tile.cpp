@@ -8,9 +8,9 @@
 // multiprocessors, 99.5 % of them full. Groups do not wait for each other: a stage is free when all have used
 // it, so one that is ahead finishes its tile while the others' products go on.
 //
-// Blocks of a cluster of CM x CN tiles each fetch a part of what their row or column of tiles shares.
+// Clusters of two blocks that fetch half of what they share for each other lost on every product
+// (docs/performance.md).
 #include <algorithm>
-#include <cmath>
 
 #include "engine/base/error.h"
 #include "engine/cuda/wgmma_code.h"
@@ -19,13 +19,11 @@ namespace pare::cuda {
 namespace {
 
 const char* kText = R"CUDA(
-extern "C" __global__ void $SHAPE$ __launch_bounds__(128 * ($GROUPS$ + 1), 1) kernel(const __grid_constant__ Map map_x, const __grid_constant__ Map map_w, $PARAMS$) {
+extern "C" __global__ void __launch_bounds__(128 * ($GROUPS$ + 1), 1) kernel(const __grid_constant__ Map map_x, const __grid_constant__ Map map_w, $PARAMS$) {
   extern __shared__ __align__(1024) u8 raw_memory[];
   __shared__ __align__(8) u64 barriers[2 * $STAGES$];
   constexpr int GROUPS = $GROUPS$, MI = $MI$, BM = 64 * MI * GROUPS, BN = $BN$, ES = $ES$, STAGES = $STAGES$, KB = $KB$, STAGE = (BM + BN) * KB;
   constexpr i64 M = $M$, N = $N$, K = $K$;
-  constexpr int CM = $CM$, CN = $CN$, CLUSTER = CM * CN;
-  // In units of a cluster's tiles.
   constexpr int TILES_M = $TILES_M$, TILES_N = $TILES_N$, TILES = TILES_M * TILES_N, STEPS = $STEPS$, KS = KB / ES;
   constexpr int LEAD = $LEAD$;  // steps
 #define FIRST_ROW (group * MI * 64)
@@ -40,34 +38,25 @@ $SHARED$
     ready_(&map_w);
     for (int s = 0; s < STAGES; ++s) {
       barrier_(full + 8 * s, 1);
-      barrier_(empty + 8 * s, GROUPS * (CM + CN - 1));
+      barrier_(empty + 8 * s, GROUPS);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
-  if (CLUSTER > 1)
-    all_blocks_();
-  else
-    __syncthreads();
-  const int rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0, rm = rank % CM, rn = rank / CM;
-  const int begin = blockIdx.x / CLUSTER, stride = gridDim.x / CLUSTER;
+  __syncthreads();
+  const int begin = blockIdx.x, stride = gridDim.x;
   auto place = [&](int tile, int& m0, int& n0) {
     constexpr int GROUP = 8, wide = GROUP * TILES_N;
     const int first = tile / wide * GROUP, high = TILES_M - first < GROUP ? TILES_M - first : GROUP;
-    m0 = ((first + tile % wide % high) * CM + rm) * BM;
-    n0 = (tile % wide / high * CN + rn) * BN;
+    m0 = (first + tile % wide % high) * BM;
+    n0 = tile % wide / high * BN;
   };
   if (group == GROUPS) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 $FEW$;");
     if (tid == 128 * GROUPS) {
-      constexpr u32 ROW_MATES = CN == 1 ? 1u : 1u | 1u << CM, COLUMN_MATES = (1u << CM) - 1;
       auto weights = [&](int step, int s, int n0) {
-        const u32 b = base + s * STAGE + BM * KB + rm * (BN / CM * KB);
         expect_(full + 8 * s, STAGE);
-        if (CM == 1)
-          fetch_(b, &map_w, full + 8 * s, step * KS, n0, 0);
-        else
-          fetch_for_all_(b, &map_w, full + 8 * s, step * KS, n0 + rm * (BN / CM), 0, COLUMN_MATES << rn * CM);
+        fetch_(base + s * STAGE + BM * KB, &map_w, full + 8 * s, step * KS, n0, 0);
       };
       constexpr int AHEAD = $EARLY$ ? STEPS < STAGES ? STEPS : STAGES : 0;
       // Weights are written by nobody: their first tiles come while the kernel in front finishes.
@@ -86,7 +75,6 @@ $SHARED$
           const int s = at % STAGES;
           if (at >= STAGES) pass_(empty + 8 * s, (at / STAGES - 1) & 1);
           if (at >= AHEAD) weights(step, s, n0);
-          const u32 a = base + s * STAGE + rn * (BM / CN * KB);
           $FETCH$
         }
       }
@@ -96,10 +84,7 @@ $SHARED$
     asm volatile("setmaxnreg.inc.sync.aligned.u32 $MANY$;");
     await_(eager);
     auto free_stage = [&](int at) {
-      if ((tid & 127) < CM + CN - 1) {
-        const int t = tid & 127, m = t < CM ? (rm + t) % CM : rm, n = t < CM ? rn : (rn + t - CM + 1) % CN;
-        arrive_(empty + 8 * (at % STAGES), n * CM + m);
-      }
+      if ((tid & 127) == 0) arrive_(empty + 8 * (at % STAGES), 0);
     };
     int at = 0;
     // Groups begin one after the other: in the same step all would leave the matrix unit idle together.
@@ -144,34 +129,20 @@ $STATS$
 $FRAGMENTS$
     }
   }
-  // A block must not end while others still signal its barriers or write its stages.
-  if (CLUSTER > 1) all_blocks_();
 }
 )CUDA";
 
 struct Shape {
-  int groups, mi, n, cm, cn;
+  int groups, mi, n;
   int m() const { return 64 * mi * groups; }
 };
-constexpr Shape kShapes[] = {{3, 1, 192, 1, 1}, {3, 1, 192, 1, 2}, {2, 1, 192, 1, 1}, {2, 1, 192, 1, 2},
-                             {2, 1, 192, 2, 1}, {2, 1, 256, 1, 1}, {2, 1, 256, 2, 1}, {2, 2, 128, 1, 1},
-                             {2, 2, 128, 1, 2}, {3, 1, 128, 1, 1}, {2, 2, 192, 1, 1}};
-
-// Cycles, roughly: the matrix unit, 40 bytes a cycle from L2, and the end of a tile.
-double cost(const WgmmaSetup& u, const Shape& t) {
-  const double tiles = std::ceil(static_cast<double>(u.s.m) / (t.m() * t.cm)) *
-                       std::ceil(static_cast<double>(u.s.n) / (t.n * t.cn)) * t.cm * t.cn;
-  const double compute = t.m() * t.n * (u.bytes / 2.0) / 2048;
-  const double load = (static_cast<double>(t.m()) / t.cn + static_cast<double>(t.n) / t.cm) * u.bytes / 40;
-  return std::ceil(tiles / 132) *
-         (static_cast<double>(u.steps) * std::max(compute, load) + t.m() * t.n * 10.0 / 128);
-}
+// The best and the runners-up of what was timed; 128x256 (two groups) lost to them on every product.
+constexpr Shape kShapes[] = {{3, 1, 192}, {2, 1, 192}, {2, 2, 128}, {3, 1, 128}, {2, 2, 192}};
 
 }  // namespace
 
 std::vector<KernelSource> shared_tile_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                               std::string& why_not) {
-  constexpr std::size_t kMost = 11;
   WgmmaSetup u;
   why_not = wgmma_setup(plan, layer, u);
   if (!why_not.empty()) return {};
@@ -186,61 +157,48 @@ std::vector<KernelSource> shared_tile_kernels(const EnginePlan& plan, const Plan
   const int es = size_of(u.x);
   const auto n = [](std::int64_t v) { return std::to_string(v); };
   const bool integer = u.x == DType::kI8 || u.x == DType::kU8;
-  std::vector<Shape> shapes(std::begin(kShapes), std::end(kShapes));
-  std::stable_sort(shapes.begin(), shapes.end(),
-                   [&](const Shape& a, const Shape& b) { return cost(u, a) < cost(u, b); });
   std::vector<KernelSource> sources;
-  for (const Shape& t : shapes) {
+  for (const Shape& t : kShapes) {
     const int bm = t.m(), stage = (bm + t.n) * u.bytes;
     const int stages = std::min((224 * 1024 - columns_bytes(layer, t.groups, t.n)) / stage, 8);
-    const std::int64_t tiles_m = (u.s.m + bm * t.cm - 1) / (bm * t.cm),
-                       tiles_n = (u.s.n + t.n * t.cn - 1) / (t.n * t.cn);
-    if (stages < 3 || t.n * t.cn >= 2 * u.s.n || bm * t.cm >= 2 * u.s.m) continue;
-    if (sources.size() == kMost) break;
+    const std::int64_t tiles_m = (u.s.m + bm - 1) / bm, tiles_n = (u.s.n + t.n - 1) / t.n;
+    if (stages < 3 || t.n >= 2 * u.s.n || bm >= 2 * u.s.m) continue;
     KernelSource source;
     source.tactic = fmt::format("shared_tile:{}x{}_g{}_s{}", bm, t.n, t.groups, stages);
-    if (t.cm * t.cn > 1) source.tactic += fmt::format("_c{}{}", t.cm, t.cn);
     source.block = 128 * (t.groups + 1);
-    source.cluster = t.cm * t.cn;
-    source.walks = true;
-    source.grid[0] = std::min<std::int64_t>(tiles_m * tiles_n, 132 / source.cluster) * source.cluster;
+    source.grid[0] = std::min<std::int64_t>(tiles_m * tiles_n, 132);
     source.shared_bytes = stages * stage + 1024;
-    source.maps = {wgmma_x_map(layer, u, bm / t.cn), wgmma_w_map(u, t.n / t.cm)};
+    source.maps = {wgmma_x_map(layer, u, bm), wgmma_w_map(u, t.n)};
     source.code =
-        activation_code(layer.epilogue.act, type_of(plan, layer.out[0])) +
-        wgmma_helpers(u, t.n, source.cluster) +
-        fill(kText,
-             {{"PARAMS", parameters(plan, layer, source)},
-              {"FRAGMENTS", fragment_code(plan, layer, "group")},
-              {"COLUMNS", columns_code(layer, "group", "tid & 127", 128)},
-              {"STATS", lane_stats_code(layer)},
-              {"ACC", integer ? "int" : "float"},
-              {"R", integer ? "r" : "f"},
-              {"NR", n(t.n / 2)},
-              {"STAGES", n(stages)},
-              {"KB", n(u.bytes)},
-              {"STEPS", n(u.steps)},
-              {"ROWS", wgmma_rows_code(layer, "(u32)(m0 + rn * (BM / CN))")},
-              {"FETCH", wgmma_fetch_code(layer, u, "step", "a", "m0 + rn * (BM / CN)", "full + 8 * s", "0",
-                                         "CN == 1 ? 0u : ROW_MATES << rm")},
-              {"SHAPE", source.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1)", source.cluster) : ""},
-              {"GROUPS", n(t.groups)},
-              {"FEW", t.groups == 3 ? "24" : "40"},
-              {"MANY", t.groups == 3 ? "160" : "232"},
-              {"EARLY", early_weights(plan, layer)},
-              {"LEAD", n(std::max<std::int64_t>(
-                           1, std::min<std::int64_t>(u.steps / 2, (stages - 1) / (t.groups - 1))))},
-              {"CM", n(t.cm)},
-              {"CN", n(t.cn)},
-              {"MI", n(t.mi)},
-              {"BN", n(t.n)},
-              {"ES", n(es)},
-              {"M", n(u.s.m)},
-              {"N", n(u.s.n)},
-              {"K", n(u.s.k)},
-              {"TILES_M", n(tiles_m)},
-              {"TILES_N", n(tiles_n)},
-              {"SHARED", lane_stats_shared(layer, t.groups) + columns_shared(layer, t.groups)}});
+        activation_code(layer.epilogue.act, type_of(plan, layer.out[0])) + wgmma_helpers(u, t.n, 1) +
+        fill(kText, {{"PARAMS", parameters(plan, layer, source)},
+                     {"FRAGMENTS", fragment_code(plan, layer, "group")},
+                     {"COLUMNS", columns_code(layer, "group", "tid & 127", 128)},
+                     {"STATS", lane_stats_code(layer)},
+                     {"ACC", integer ? "int" : "float"},
+                     {"R", integer ? "r" : "f"},
+                     {"NR", n(t.n / 2)},
+                     {"STAGES", n(stages)},
+                     {"KB", n(u.bytes)},
+                     {"STEPS", n(u.steps)},
+                     {"ROWS", wgmma_rows_code(layer, "(u32)m0")},
+                     {"FETCH", wgmma_fetch_code(layer, u, "step", "base + s * STAGE", "m0", "full + 8 * s",
+                                                "0", "0u")},
+                     {"GROUPS", n(t.groups)},
+                     {"FEW", t.groups == 3 ? "24" : "40"},
+                     {"MANY", t.groups == 3 ? "160" : "232"},
+                     {"EARLY", early_weights(plan, layer)},
+                     {"LEAD", n(std::max<std::int64_t>(
+                                  1, std::min<std::int64_t>(u.steps / 2, (stages - 1) / (t.groups - 1))))},
+                     {"MI", n(t.mi)},
+                     {"BN", n(t.n)},
+                     {"ES", n(es)},
+                     {"M", n(u.s.m)},
+                     {"N", n(u.s.n)},
+                     {"K", n(u.s.k)},
+                     {"TILES_M", n(tiles_m)},
+                     {"TILES_N", n(tiles_n)},
+                     {"SHARED", lane_stats_shared(layer, t.groups) + columns_shared(layer, t.groups)}});
     sources.push_back(std::move(source));
   }
   return sources;

@@ -34,8 +34,6 @@ struct KernelSource {
   std::int64_t grid[3] = {1, 1, 1};
   int block = 256;
   int shared_bytes = 0;              // dynamic
-  int cluster = 1;                   // blocks of a cluster, neighbours in x
-  bool walks = false;                // blocks walk over the work, so no more are launched than run at once
   std::int64_t workspace_bytes = 0;  // > 0: an argument behind the outputs
   std::int64_t counters = 0;         // > 0: a further argument, that many zeroed 32 bit words, left zeroed
   std::vector<int> in, out;          // which views are arguments

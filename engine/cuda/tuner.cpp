@@ -446,7 +446,7 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
         std::swap(candidates[0], candidates[best]);
       }
       std::string line = fmt::format("{} ({} layers):", first.name, layers.size());
-      for (std::size_t i = 0; i < candidates.size() && i < 24; ++i)
+      for (std::size_t i = 0; i < candidates.size() && i < 6; ++i)
         line += fmt::format("{} {} {:.2f}", i == 0 ? "" : ",", short_name(candidates[i].tactic->name()),
                             candidates[i].us);
       log(line);
