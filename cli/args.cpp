@@ -8,7 +8,7 @@
 namespace pare {
 
 namespace {
-constexpr std::size_t kColumns = 98;     // of help text
+constexpr std::size_t kColumns = 100;    // of help text
 constexpr std::size_t kHelpColumn = 28;  // where explanations begin
 
 // "a, b or c"

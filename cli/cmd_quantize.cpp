@@ -58,7 +58,7 @@ class Quantize final : public Command {
         .option("--rank", "N", spec_.rank, "low_rank: columns beside a weight (default 32)", "quantize.rank")
         .option("--inputs", "INPUTS", spec_.inputs, "", "quantize.inputs")
         .one_of(recipe_choices("quantize.inputs"))
-        .option("--objective", "WHOSE", spec_.objective, "whose errors count", "quantize.objective")
+        .option("--objective", "WHOSE", spec_.objective, "whose errors", "quantize.objective")
         .one_of(recipe_choices("quantize.objective"))
         .option("--scaling", "METHOD", spec_.scaling, "first", "quantize.scaling")
         .one_of(recipe_choices("quantize.scaling"))
