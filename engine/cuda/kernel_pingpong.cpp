@@ -4,7 +4,8 @@
 //
 // Finishing happens where the sums lie, in registers (linear_code.h).
 //
-// Clusters of blocks that fetch for each other what they share lost on every product (docs/performance.md).
+// Clusters of blocks that fetch for each other what they share lost on every product
+// (docs/performance-gpu.md).
 #include <algorithm>
 
 #include "engine/base/error.h"

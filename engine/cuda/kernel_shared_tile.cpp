@@ -9,7 +9,7 @@
 // it, so one that is ahead finishes its tile while the others' products go on.
 //
 // Clusters of two blocks that fetch half of what they share for each other lost on every product
-// (docs/performance.md).
+// (docs/performance-gpu.md).
 #include <algorithm>
 
 #include "engine/base/error.h"

@@ -148,7 +148,7 @@ std::string window_setup(const EnginePlan& plan, const PlanLayer& layer, Setup& 
   if (g.sh != 1 || g.sw != 1) return "strides";
   if (g.kh * g.kw < 2) return "one pixel a window";
   const std::int64_t bytes = g.c * size_of(s.u.x);
-  // Wider ones lost to the copy engine and to the libraries: 3x3 of 128 bytes (docs/performance.md).
+  // Wider ones lost to the copy engine and to the libraries: 3x3 of 128 bytes (docs/performance-gpu.md).
   if (bytes != 16 && bytes != 32 && bytes != 64) return "pixels are not 16, 32 or 64 bytes";
   if (layer.in[0].offset * size_of(s.u.x) % 16 != 0 || layer.in[1].offset * size_of(s.u.w) % 16 != 0)
     return "rows do not begin at multiples of 16 bytes";

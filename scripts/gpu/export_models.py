@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exports the networks of docs/performance.md with random weights, batch open, and arrays to run them on.
+"""Exports the networks of docs/performance-gpu.md with random weights, batch open, and arrays to run them on.
 
     scripts/gpu/export_models.py DIR [NAME...]     resnet50, mobilenetv3l, vit_b16, bert_base
 
