@@ -7,6 +7,7 @@
 #include "calib/backward.h"
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
+#include "engine/base/progress.h"
 #include "engine/build/lower_cpu.h"
 #include "engine/run/session.h"
 
@@ -125,6 +126,8 @@ std::vector<std::shared_ptr<const GradientGrams>> collect_gradient_grams(const G
     outputs.push_back(std::make_unique<GramAccumulator>(name, dims.at(1), 1, pool));
   }
   const std::int64_t end = options.end < 0 ? data.sample_count() : options.end;
+  ProgressStep step(options.progress != nullptr ? *options.progress : no_progress(),
+                    "second moments of gradients", end - options.begin);
   for (std::int64_t at = options.begin, to = 0; at < end; at = to) {
     check_cancelled();
     to = data.batch_end(at, end, options.batch > 0 ? options.batch : data.batch_size());
@@ -143,6 +146,7 @@ std::vector<std::shared_ptr<const GradientGrams>> collect_gradient_grams(const G
       add_rows(*inputs[layer], x.as<float>(), length);
       add_rows(*outputs[layer], g.as<float>(), lengths(x.as<float>(), rows, n));
     });
+    step.advance(to - at);
   }
   std::vector<std::shared_ptr<const GradientGrams>> result;
   for (std::size_t i = 0; i < layers.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <tuple>
 
+#include "calib/backward.h"
 #include "calib/calibrate.h"
 #include "calib/collector.h"
 #include "engine/base/error.h"
@@ -30,6 +31,11 @@ constexpr double kCandidates = 13;
 // Second moments of all layers' inputs take so many float passes of the samples (1.6 on a Llama of width
 // 512).
 constexpr double kMoments = 1.6, kMomentSamples = 128;
+// The same with gradients (quantize.objective: model), measured on the same model.
+constexpr double kGradientMoments = 4.4;
+// Of tensors that come and go the allocator keeps some: of the walk back's values so much (a Llama of width
+// 512).
+constexpr double kValuesKept = 1.25;
 // What solving them in order, for the inputs that quantized layers give, takes beside that: both models
 // again, three matrices a layer, codes between.
 constexpr double kInOrder = 3.1;
@@ -116,6 +122,40 @@ double gram_bytes(RunState& state, const quant::Placement& placement, double sco
   return std::max({session + static_cast<double>(all.most),
                    static_cast<double>(all.held) + solve_bytes(graph, placement),
                    static_cast<double>(all.held) + scoring});
+}
+
+// The same with gradients: the values of a batch that the walk back reads, the logits and their gradient, a
+// weight turned for that walk, two matrices a layer, of its inputs and of its outputs; these are kept while
+// layers are solved.
+double gradient_bytes(RunState& state, const quant::Placement& placement, double scoring) {
+  const Graph& graph = state.graph();
+  const std::unique_ptr<Dataset> data = state.calibration_data(state.split().samples);
+  const Shape& window = data->inputs().at(0).shape;
+  const auto bytes_of = [&](ValueId id) {  // what the graph leaves open are samples and positions
+    double bytes = sizeof(float);
+    const Shape& shape = graph.value(id).shape;
+    for (std::size_t d = 0; d < shape.dims.size(); ++d)
+      bytes *= static_cast<double>(shape.dims[d].known()                         ? shape.dims[d].value
+                                   : d == 0                                      ? data->batch_size()
+                                   : window.rank() > 1 && window.dims[1].known() ? window.dims[1].value
+                                                                                 : 1);
+    return bytes;
+  };
+  const std::vector<NodeId> layers = LayerGrams::gradient_layers(graph, placement);
+  double collecting = session_bytes(state, inputs_of_layers(graph, placement), *data), held = 0;
+  for (const NodeId layer : layers) {
+    const Dims& dims = graph.value(graph.node(layer).in[1]).constant.dims();
+    for (const std::int64_t n : dims) {
+      collecting += static_cast<double>(GramAccumulator::waiting_bytes(n, 1));
+      held += static_cast<double>(GramAccumulator::held_bytes(n, 1));
+    }
+    collecting += static_cast<double>(4 * dims[0] * dims[1]);
+  }
+  const Backward walk(graph, graph.outputs.at(0), layers, state.pool());
+  double values = 2 * bytes_of(graph.outputs[0]);
+  for (const ValueId id : walk.needed()) values += bytes_of(id);
+  collecting += kValuesKept * values;
+  return std::max({collecting + held, held + solve_bytes(graph, placement), held + scoring});
 }
 
 // The same where they are collected a part of the layers at a time, and not kept.
@@ -253,7 +293,8 @@ Forecast forecast_run(RunState& state) {
       if (scores_candidates(choices))
         seconds += (kCandidates * later(&Rehearsal::fake_seconds) + one) * holdout;
       if (collects_grams(quant::place(graph, choices.spec)))
-        seconds += kMoments * (choices.inputs == "quantized" ? 1 + kInOrder : 1) * one *
+        seconds += (choices.objective == "model" ? kGradientMoments : kMoments) *
+                   (choices.inputs == "quantized" ? 1 + kInOrder : 1) * one *
                    std::min(samples, kMomentSamples);
     }
   }
@@ -284,7 +325,9 @@ Forecast forecast_run(RunState& state) {
   if (calibrates && r.quantize) {
     peak = std::max(peak, before + calibration_bytes(state));
     const quant::Placement placement = quant::place(graph, fitted_choices(r).spec);
-    if (collects_grams(placement))
+    if (collects_grams(placement) && fitted_choices(r).objective == "model")
+      peak = std::max(peak, before + gradient_bytes(state, placement, scoring_bytes(state, candidate)));
+    else if (collects_grams(placement))
       peak = std::max(peak, before + gram_bytes(state, placement, scoring_bytes(state, candidate)));
     else if (std::any_of(placement.weights.begin(), placement.weights.end(),
                          [](const quant::WeightSite& site) { return site.method == "auto"; }))

@@ -106,20 +106,26 @@ LayerGrams LayerGrams::collect(const Graph& graph, const quant::Placement& place
   return result;
 }
 
-LayerGrams LayerGrams::collect_gradients(const Graph& graph, const quant::Placement& placement, Dataset& data,
-                                         ThreadPool& pool, Progress* progress) {
-  LayerGrams result;
+std::vector<NodeId> LayerGrams::gradient_layers(const Graph& graph, const quant::Placement& placement,
+                                                quant::Placement* rest) {
   std::vector<NodeId> layers;
-  quant::Placement rest;
   for (const quant::WeightSite& site : placement.weights) {
     const bool plain = site.path.empty() && site.uses.size() == 1 && site.uses[0].slot == 1 &&
                        graph.node(site.uses[0].node).is("MatMul") &&
                        graph.value(site.value).constant.dims().size() == 2;
     if (plain)
       layers.push_back(site.uses[0].node);
-    else
-      rest.weights.push_back(site);
+    else if (rest != nullptr)
+      rest->weights.push_back(site);
   }
+  return layers;
+}
+
+LayerGrams LayerGrams::collect_gradients(const Graph& graph, const quant::Placement& placement, Dataset& data,
+                                         ThreadPool& pool, Progress* progress) {
+  LayerGrams result;
+  quant::Placement rest;
+  const std::vector<NodeId> layers = gradient_layers(graph, placement, &rest);
   if (!rest.weights.empty()) result = collect(graph, rest, data, pool, progress);
   if (layers.empty()) return result;
   GramOptions options = LayerGrams::options(placement, data);

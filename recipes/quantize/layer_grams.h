@@ -38,6 +38,9 @@ class LayerGrams {
   // cannot be said of (in a subgraph, a weight of several nodes, no MatMul) have what collect() gives.
   static LayerGrams collect_gradients(const Graph& graph, const quant::Placement& placement, Dataset& data,
                                       ThreadPool& pool, Progress* progress);
+  // The layers that it can be said of.
+  static std::vector<NodeId> gradient_layers(const Graph& graph, const quant::Placement& placement,
+                                             quant::Placement* rest = nullptr);
   // Which samples those are, and what it takes.
   static GramOptions options(const quant::Placement& placement, const Dataset& data);
   static GramForecast forecast(const Graph& graph, const quant::Placement& placement, const Dataset& data);

@@ -1,6 +1,7 @@
 """Language models to checkpoints by recipe, end to end on a tiny Llama of random weights: the built-in recipes, FP8 in blocks
-of 128x128, a calibrated KV cache, low-rank products beside quantized inputs. A written checkpoint is opened as a model again,
-and its divergence from the float model must be the one that the run reported for the graph it wrote beside it.
+of 128x128, a calibrated KV cache, errors weighed by what they do to predictions, low-rank products beside quantized inputs. A
+written checkpoint is opened as a model again, and its divergence from the float model must be the one that the run reported
+for the graph it wrote beside it.
 """
 import json
 import os
@@ -118,6 +119,19 @@ with workplace() as folder:
             scale = tensors_of(os.path.join(out, 'checkpoint'))['model.layers.0.mlp.up_proj.weight_scale']
             check(scale['shape'] == [3, 2], name, scale)
             same_as_reported(folder, name, out, report)
+
+    # What errors do to predictions: other codes than by layer outputs, the same for any number of threads, and said before.
+    files = {}
+    for name, options, keys in (('layer', (), {}), ('model-1', ('--threads', '1'), {'more': 'objective: model'}),
+                                ('model-2', ('--threads', '2'), {'more': 'objective: model'}),
+                                ('model-learned', (), {'more': 'objective: model', 'method': 'learned'})):
+        out, report = run(folder, name, *options, scheme='W4A16', **{'method': 'gptq', **keys})
+        if report:
+            with open(os.path.join(out, 'checkpoint', 'model.safetensors'), 'rb') as file:
+                files[name] = file.read()
+            same_as_reported(folder, name, out, report)
+    check(files['model-1'] == files['model-2'] != files['layer'] and files['model-learned'] != files['model-1'], 'objective: model')
+    run(folder, 'model-blocks', scheme='W4A16', more='objective: model\n  blocks: {inputs: quantized}', code=4, says='objective')
 
     # The cache: scales in both spellings, and what it costs is seen.
     float_cache = run(folder, 'float-cache', scheme='W8A16')[1]
