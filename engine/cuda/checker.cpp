@@ -136,6 +136,14 @@ class LayerCheck {
 
 }  // namespace
 
+// PARE_GPU_ONLY=stream,window: only these groups, for a slow tool on a few of them.
+static bool checked(const std::string& tactic) {
+  const char* only = std::getenv("PARE_GPU_ONLY");
+  if (only == nullptr) return true;
+  const std::string group = tactic.substr(0, tactic.find(':'));
+  return ("," + std::string(only) + ",").find("," + group + ",") != std::string::npos;
+}
+
 std::vector<TacticCheck> check_tactics(const EnginePlan& plan) {
   std::set<std::string> seen;
   std::vector<const PlanLayer*> layers;
@@ -146,6 +154,10 @@ std::vector<TacticCheck> check_tactics(const EnginePlan& plan) {
     std::string why;
     layers.push_back(&layer);
     sources.push_back(generated_kernels(plan, layer, why));
+    std::vector<KernelSource>& mine = sources.back();
+    mine.erase(
+        std::remove_if(mine.begin(), mine.end(), [&](const KernelSource& s) { return !checked(s.tactic); }),
+        mine.end());
     for (const KernelSource& s : sources.back()) codes.push_back(s.code);
   }
   const Compiled compiled =
@@ -153,6 +165,7 @@ std::vector<TacticCheck> check_tactics(const EnginePlan& plan) {
   Device::get();
   std::vector<TacticCheck> checks;
   for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (sources[i].empty() && std::getenv("PARE_GPU_ONLY") != nullptr) continue;
     LayerCheck check(plan, *layers[i]);
     for (const KernelSource& s : sources[i]) {
       const auto binary = compiled.binaries.find(source_hash(s.code));
@@ -167,7 +180,8 @@ std::vector<TacticCheck> check_tactics(const EnginePlan& plan) {
       checks.push_back(std::move(failed));
     }
     std::string why;
-    if (std::getenv("PARE_GPU_GENERATED_ONLY") != nullptr) continue;  // under compute-sanitizer
+    if (std::getenv("PARE_GPU_GENERATED_ONLY") != nullptr || std::getenv("PARE_GPU_ONLY") != nullptr)
+      continue;  // under compute-sanitizer
     try {
       for (auto& t : lt_tactics(plan, *layers[i], "", 4, why)) checks.push_back(check.run(*t));
       for (auto& t : split_tactics(plan, *layers[i], "", 2, why)) checks.push_back(check.run(*t));

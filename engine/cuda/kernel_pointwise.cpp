@@ -222,6 +222,71 @@ std::string ProgramCode::store_output(std::size_t o, int w, const std::string& v
                      o, place(view), strides_[view].back(), values);
 }
 
+std::string ProgramCode::image_body(std::int64_t& count) const {
+  if (leaf_count_ != 1 || layer_.out.size() != 1 || dims_.size() < 3) return "";
+  const ProgramLeaf& leaf = layer_.program.leaves[0];
+  const std::size_t last = dims_.size() - 1;
+  const Dims &in = strides_[0], &out = strides_[1];
+  if (leaf.index >= 0 || leaf.range_axis < 0 || leaf.lo != 0 ||
+      new_axis_[static_cast<std::size_t>(leaf.range_axis)] != static_cast<int>(last) || in[last - 1] != 1)
+    return "";
+  // [.., x, rows, columns, channels], blocks of rows x columns become channels; or [.., x, channels].
+  const bool deep = dims_.size() >= 4 && in[last - 3] == dims_[last - 1] && dims_[last - 1] <= 4;
+  const std::int64_t channels = dims_[last], rows = deep ? dims_[last - 2] : 1,
+                     columns = deep ? dims_[last - 1] : 1;
+  const std::size_t x = deep ? last - 3 : last - 1;
+  if (4 % columns != 0) return "";
+  const std::int64_t pixels = 4 / columns, each = rows * columns * channels;
+  if (dims_[x] % pixels != 0 || each > 64 || leaf.hi * rows > 16) return "";
+  std::int64_t dense = 1;
+  for (std::size_t i = dims_.size(); i-- > 0; dense *= dims_[i])
+    if (out[i] != dense) return "";
+  for (std::size_t i = 0; i <= last; ++i)
+    if (i != x && !(deep && i == last - 1) && in[i] % 4 != 0) return "";
+  if (layer_.in[static_cast<std::size_t>(leaf.input)].offset % 4 != 0 || layer_.out[0].offset % 16 != 0)
+    return "";
+  int w = 16;
+  while (each % w != 0) w /= 2;
+  count = dense / (each * pixels);
+  std::string t = fmt::format(
+      "  u32 r = blockIdx.x * 256u + threadIdx.x;\n  if (r >= {}u) return;\n  const i64 to = (i64)r * {};\n  "
+      "i64 at = 0;\n",
+      count, each * pixels);
+  for (std::size_t i = x + 1; i-- > 0;) {
+    const std::int64_t size = i == x ? dims_[i] / pixels : dims_[i], step = i == x ? 4 : in[i];
+    t += i == 0 ? fmt::format("  at += (i64)r * {};\n", step)
+                : fmt::format("  at += (i64)(r % {0}u) * {1}; r /= {0}u;\n", size, step);
+  }
+  t += fmt::format(
+      "  float l[{0}][{1}][4];\n#pragma unroll\n  for (int a = 0; a < {0}; ++a)\n#pragma unroll\n    for "
+      "(int c "
+      "= 0; c < {1}; ++c) load_<4>(l[a][c], in{2} + at + a * (i64){3} + c * (i64){4});\n",
+      rows, leaf.hi, leaf.input, deep ? in[last - 2] : 0, in[last]);
+  t += "  auto value = [&](float leaf) -> float {\n";
+  for (std::size_t s = 0; s < layer_.program.steps.size(); ++s) {
+    const ProgramStep& step = layer_.program.steps[s];
+    std::vector<std::string> args;
+    for (const int a : step.args) args.push_back(fmt::format("s{}", a));
+    t += fmt::format("    const float s{} = {};\n", s,
+                     step.op == "leaf" ? "leaf" : step_expression(step, args));
+  }
+  t += fmt::format("    return s{};\n  }};\n", layer_.program.results[0]);
+  return t + fmt::format(R"(#pragma unroll
+  for (int p = 0; p < {0}; ++p) {{
+    float o[{1}];
+#pragma unroll
+    for (int a = 0; a < {2}; ++a)
+#pragma unroll
+      for (int b = 0; b < {3}; ++b)
+#pragma unroll
+        for (int c = 0; c < {4}; ++c) o[(a * {3} + b) * {4} + c] = value(c < {5} ? l[a][c < {5} ? c : 0][p * {3} + b] : 0.f);
+#pragma unroll
+    for (int i = 0; i < {1}; i += {6}) store_<{6}>(out0 + to + p * {1} + i, o + i);
+  }}
+)",
+                         pixels, each, rows, columns, channels, leaf.hi, w);
+}
+
 std::vector<KernelSource> pointwise_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                             std::string& why_not) {
   const ProgramCode code(layer, false);
@@ -250,7 +315,18 @@ std::vector<KernelSource> pointwise_kernels(const EnginePlan& plan, const PlanLa
   text += code.load_and_compute(w);
   for (std::size_t o = 0; o < layer.out.size(); ++o) text += code.store_output(o, w, fmt::format("o{}", o));
   source.code = text + "}\n";
-  return {source};
+  std::vector<KernelSource> sources = {source};
+  std::int64_t threads = 0;
+  if (const std::string body = code.image_body(threads); !body.empty() && threads <= 0x7FFFFFFF) {
+    KernelSource image;
+    image.tactic = "pointwise:image";
+    image.block = 256;
+    image.grid[0] = (threads + 255) / 256;
+    image.code = "extern \"C\" __global__ void __launch_bounds__(256) kernel(" +
+                 parameters(plan, layer, image) + ") {\n  await_(eager);\n" + body + "}\n";
+    sources.insert(sources.begin(), std::move(image));
+  }
+  return sources;
 }
 
 }  // namespace pare::cuda

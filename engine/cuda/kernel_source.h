@@ -65,6 +65,9 @@ std::vector<KernelSource> wgmma_kernels(const EnginePlan& plan, const PlanLayer&
 // matrix unit.
 std::vector<KernelSource> pingpong_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                            std::string& why_not);
+// Products whose weights stay in shared memory while rows and residual stream through it: what memory limits.
+std::vector<KernelSource> stream_kernels(const EnginePlan& plan, const PlanLayer& layer,
+                                         std::string& why_not);
 // Convolutions of stride 1 on wgmma whose windows overlap in shared memory: small pixels, 3x3 layers.
 std::vector<KernelSource> window_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                          std::string& why_not);

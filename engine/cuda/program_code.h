@@ -18,6 +18,10 @@ class ProgramCode {
   int width() const;                          // most neighbours that all outputs can take as one vector
   std::string load_and_compute(int w) const;
   std::string store_output(std::size_t o, int w, const std::string& values) const;
+  // An image's way from planes into pixels of padded channels, space-to-depth or not: a thread reads four
+  // neighbours of each plane and row and writes whole pixels. `count` threads; "" when the program is
+  // another.
+  std::string image_body(std::int64_t& count) const;
 
  private:
   bool aligned(std::size_t view, int width) const;

@@ -120,11 +120,11 @@ Graph resnet50() {
       b.add("Gemm", {x, b.random({40, from}, 0.1f), b.random({40}, 0.1f)}, {{"transB", std::int64_t{1}}}));
 }
 
-Graph image_codes(DType type) {
+Graph image_codes(DType type, Dims image) {
   Builder b;
   const float step = type == DType::kI8 ? 1.0f / 32 : 1.0f / 100;
   const auto coded = [&](ValueId x) { return b.coded(x, step, type); };
-  ValueId x = b.input("image", DType::kF32, {2, 3, 36, 36});
+  ValueId x = b.input("image", DType::kF32, std::move(image));
   x = b.add("Relu", {b.coded_conv(coded(x), 3, 64, 7, 2, type)});
   x = coded(b.add("MaxPool", {x},
                   {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}}));

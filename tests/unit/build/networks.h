@@ -9,8 +9,8 @@ namespace pare::test {
 
 Graph resnet50();  // 53 convolutions, image [1,3,64,64]
 // The layers of a quantized image network: 7x7 by 2 of an image, a pool, a block with a residual and a
-// shortcut, one channel a group; int8 or E4M3 codes between all of them. Image [2,3,36,36].
-Graph image_codes(DType type);
+// shortcut, one channel a group; int8 or E4M3 codes between all of them.
+Graph image_codes(DType type, Dims image = {2, 3, 36, 36});
 Graph vit(int layers);  // packed q/k/v Gemm, class token, image [2,3,32,32] in patches of 16
 Graph bert(
     int layers,

@@ -1,6 +1,7 @@
 // Every kind of generated kernel passes NVRTC for the H200 (sm_90a), and equal layers have equal text.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -55,11 +56,16 @@ TEST(Kernels, PassTheCompiler) {
     for (const Graph& graph : {test::resnet50(), test::vit(1), test::bert(1, 2), test::bert(300, 1)})
       for (std::string& code : texts(graph, precision, seen)) codes.push_back(std::move(code));
   for (const DType type : {DType::kI8, DType::kE4M3FN})
-    for (std::string& code : texts(test::image_codes(type), DType::kF16, seen))
-      codes.push_back(std::move(code));
+    for (const Graph& graph :
+         {test::image_codes(type), test::image_codes(type, {8, 3, 192, 192})})  // large enough to stream
+      for (std::string& code : texts(graph, DType::kF16, seen)) codes.push_back(std::move(code));
   const Compiled compiled = compile_all(codes, "sm_90a", 2);
   for (const auto& [hash, why] : compiled.failed) ADD_FAILURE() << why;
   EXPECT_GT(compiled.binaries.size(), 15u);
+  const auto streams = std::count_if(seen.begin(), seen.end(), [](const std::string& key) {
+    return key.find(" stream ") != std::string::npos;
+  });
+  EXPECT_GE(streams, 4);  // int8 and E4M3, with a shortcut inside and without
 }
 
 TEST(Kernels, ACompilerErrorIsQuoted) {
