@@ -22,9 +22,11 @@ SCHEMES = [
     ('int2_g64_asym', 'INT2 g64, zero points', 'AutoRound .0950', .085),
     ('nvfp4', 'NVFP4 weights', 'RTN .0080, sweep .0059', .0042),
     ('nvfp4_w4a4', 'NVFP4 W4A4', 'RTN .0217, GPTQ .0194', .0150),
+    ('nvfp4_w4a4/fitted', "NVFP4 W4A4, activations' scales by least error", 'RTN .0217, GPTQ .0194', .0150),
     ('nvfp4_w4a4/low_rank', 'NVFP4 W4A4 with products of rank 32', 'SVDQuant .0103', .0090),
     ('mxfp4', 'MXFP4 weights', '.0114', .0075),
     ('mxfp4_w4a4', 'MXFP4 W4A4', '.0417', .030),
+    ('mxfp4_w4a4/fitted', "MXFP4 W4A4, activations' scales by least error", '.0417', .030),
     ('mxfp8', 'MXFP8 weights', '.00061', None),
     ('mxfp8_w8a8', 'MXFP8 W8A8', '.00178', .0014),
     ('fp8_tensor', 'FP8 W8A8, tensor', '.00177', .0014),
@@ -32,18 +34,26 @@ SCHEMES = [
     ('fp8_dynamic', 'FP8 W8A8, channel, per token', '.00166', .0014),
     ('fp8_block', 'FP8 W8A8, blocks of 128x128, per 128 of a token', '', None),
     ('w8a8_dynamic', 'INT8 W8A8, per token', '.00073', .0006),
+    ('w8a8_dynamic/zeros', 'INT8 W8A8, per token, zero points', '.00073', .0006),
     ('w8a8_static', 'INT8 W8A8, static', 'SmoothQuant .0041', .0020),
+    ('w8a8_static/percentile', 'INT8 W8A8, static, ranges of 99.999 %', 'SmoothQuant .0041', .0020),
     ('w4a8', 'W4A8, INT8 per token', '.0143', .0075),
 ]
 WINDOWS = 128  # of a part
 COLUMNS = [('rtn', 'RTN'), ('search', 'search'), ('local_hessian', 'local Hessian'), ('awq', 'AWQ'), ('gptq', 'GPTQ'),
            ('smooth', 'SmoothQuant, GPTQ'), ('learned', 'learned'), ('auto', 'learned, quantized inputs'),
            ('model', "learned, model's predictions"), ('low_rank', 'low rank')]
+# Options of a job that make another scheme of it.
+VARIANTS = {'zeros': 'zeros', 'fitted': 'fitted', 'cal=percentile(99.999)': 'percentile'}
 OPTIONS = {'smooth': ('gptq', ['scaling=smoothquant']), 'auto': ('learned', ['inputs']), 'model': ('learned', ['model'])}
 
 
 def job(scheme, column, part):
     method, options = OPTIONS.get(column, (column, []))
+    scheme, *names = scheme.split('/')
+    options = options + [option for option, name in VARIANTS.items() if name in names]
+    if column in ('rtn', 'search') and options:
+        return f'{scheme}:{column}:' + ','.join(options + ([f'part={part}'] if part != 1 else []))
     if column in ('rtn', 'search'):
         return f'{scheme}:{column}' + (f':part={part}' if part != 1 else '')
     return f'{scheme}:{method}:' + ','.join(options + [f'part={part}'])
@@ -53,7 +63,7 @@ def jobs(parts):
     wanted = []
     for part in parts:
         for scheme, _, _, goal in SCHEMES:
-            if '/' in scheme:
+            if scheme.endswith('/low_rank'):
                 continue  # another scheme's column
             wanted.append((0 if goal else 1, part, job(scheme, 'model', part)))
             if scheme == 'nvfp4_w4a4':
@@ -67,12 +77,15 @@ def jobs(parts):
     return ['together'] + [text for _, _, text in sorted(wanted, key=lambda w: (w[0], w[1]))]
 
 
-def column_of(row):
+def place_of(row):
+    """(scheme, column) of the table, or None."""
     options = row['job'].split(':')[2].split(',') if row['job'].count(':') > 1 else []
-    known = [o for o in options if not o.startswith(('part=', 'fit='))]
-    if not known:
-        return row['method']
-    return next((c for c, (method, of) in OPTIONS.items() if method == row['method'] and of == known), None)
+    known = [o for o in options if not o.startswith(('part=', 'fit=')) and o not in VARIANTS]
+    scheme = '/'.join([row['scheme']] + [name for option, name in VARIANTS.items() if option in options])
+    column = row['method'] if not known else next((c for c, (method, of) in OPTIONS.items() if method == row['method'] and of == known), None)
+    if column is None:
+        return None
+    return (scheme + '/low_rank' if column == 'low_rank' else scheme), column
 
 
 def number(value):
@@ -98,10 +111,9 @@ def judged(measured, goal):
 def table(path, rows):
     cells = {}
     for row in sorted(rows, key=lambda r: r['fit']):  # the most windows last: they stay
-        column = column_of(row)
-        if column:
-            scheme = row['scheme'] + ('/low_rank' if column == 'low_rank' else '')
-            cells.setdefault((scheme, column), {})[row['part']] = row
+        place = place_of(row)
+        if place:
+            cells.setdefault(place, {})[row['part']] = row
     lines = ['| scheme | ' + ' | '.join(title for _, title in COLUMNS) + ' | peers | goal | |',
              '| --- |' + ' --- |' * len(COLUMNS) + ' --- | ---: | --- |']
     for scheme, title, peers, goal in SCHEMES:
