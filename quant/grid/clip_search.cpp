@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
+#include "quant/grid/clip_simd.h"
 
 namespace pare::quant {
 namespace {
@@ -20,41 +21,50 @@ struct Trial {
 
 class GroupClip {
  public:
-  explicit GroupClip(const GridFormat& format) : format_(format), info_(format_info(format.codes)) {}
+  explicit GroupClip(const GridFormat& format)
+      : format_(format),
+        info_(format_info(format.codes)),
+        low_(format.lowest_code()),
+        high_(format.largest_code()) {}
 
-  // d G d^T for the group's weights w[n] on the trial's grid; g is the group's first row in the block.
-  double loss(const float* w, std::int64_t n, const float* g, std::int64_t stride, const Trial& trial) {
-    error_.resize(static_cast<std::size_t>(n));
-    codes_.resize(error_.size());
-    const double zero = trial.zero;
-    for (std::int64_t i = 0; i < n; ++i) {
-      const float quotient = w[i] / trial.scale;
-      float value = 0;
-      if (info_.is_integer()) {
-        const double code = std::clamp(std::nearbyint(static_cast<double>(quotient)) + zero,
-                                       format_.lowest_code(), format_.largest_code());
-        value = static_cast<float>(code - zero) * trial.scale;
-      } else {
-        info_.encode(&quotient, codes_.data(), 1);
-        info_.decode(codes_.data(), &value, 1);
-        value *= trial.scale;
-      }
-      error_[static_cast<std::size_t>(i)] = value - w[i];
+  // The best of the group's trials; `g` is the group's first row in the block of the matrix.
+  Trial choose(const float* w, std::int64_t n, const float* g, std::int64_t stride, const Trial& full,
+               float global) {
+    Trial trials[kSteps + 1];
+    int count = 0;
+    for (int i = 0; i <= kSteps; ++i) {
+      const Trial one = trial(w, n, full, global, 1 - i / 20.0);
+      if (count > 0 && one.scale == trials[count - 1].scale && one.zero == trials[count - 1].zero) continue;
+      trials[count++] = one;
     }
-    double sum = 0;
-    const float* __restrict d = error_.data();
-    for (std::int64_t i = 0; i < n; ++i) {
-      const float* __restrict row = g + i * stride;
-      float lane[8] = {};
-      std::int64_t j = 0;
-      for (; j + 8 <= n; j += 8)
-        for (int k = 0; k < 8; ++k) lane[k] += row[j + k] * d[j + k];
-      double dot = 0;
-      for (; j < n; ++j) dot += static_cast<double>(row[j] * d[j]);
-      for (const float v : lane) dot += static_cast<double>(v);
-      sum += dot * static_cast<double>(d[i]);
+    errors_.resize(static_cast<std::size_t>(count * n));
+    for (int i = 0; i < count; ++i) errors(w, n, trials[i], errors_.data() + i * n);
+    double losses[kSteps + 1];
+    PARE_SIMD_PICK(clip_losses)(errors_.data(), count, n, g, stride, losses);
+    Trial best = full;
+    double least = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < count; ++i) {
+      if (!(losses[i] < least)) continue;
+      least = losses[i];
+      best = trials[i];
     }
-    return sum;
+    return best;
+  }
+
+ private:
+  // What each weight is off on the trial's grid.
+  void errors(const float* w, std::int64_t n, const Trial& trial, float* error) {
+    if (info_.is_integer()) {
+      PARE_SIMD_PICK(clip_errors)
+      (w, n, trial.scale, static_cast<float>(low_ - trial.zero), static_cast<float>(high_ - trial.zero),
+       error);
+      return;
+    }
+    codes_.resize(static_cast<std::size_t>(n));
+    for (std::int64_t i = 0; i < n; ++i) error[i] = w[i] / trial.scale;
+    info_.encode(error, codes_.data(), n);
+    info_.decode(codes_.data(), error, n);
+    for (std::int64_t i = 0; i < n; ++i) error[i] = error[i] * trial.scale - w[i];
   }
 
   // The range of the largest magnitude times `share`.
@@ -66,15 +76,14 @@ class GroupClip {
     if (format_.symmetric) return t;
     const double low = std::min(0.0, static_cast<double>(*std::min_element(w, w + n))) * share;
     t.zero = static_cast<std::int32_t>(
-        std::clamp(std::nearbyint(format_.lowest_code() - low / static_cast<double>(t.scale)),
-                   format_.lowest_code(), format_.largest_code()));
+        std::clamp(std::nearbyint(low_ - low / static_cast<double>(t.scale)), low_, high_));
     return t;
   }
 
- private:
   const GridFormat& format_;
   const FormatInfo& info_;
-  std::vector<float> error_;
+  const double low_, high_;  // codes
+  std::vector<float> errors_;
   std::vector<std::uint8_t> codes_;
 };
 
@@ -98,16 +107,7 @@ Grid clip_grid(const GridFormat& format, const RowShape& shape, const float* wei
           const std::int64_t n = std::min(width, s + segment - c);
           const float* w = weight + row * cols + c;
           const Trial full{grid.scales[g], grid.zero_points.empty() ? 0 : grid.zero_points[g]};
-          Trial best = full;
-          double least = std::numeric_limits<double>::infinity();
-          for (int i = 0; i <= kSteps; ++i) {
-            const Trial trial = clip.trial(w, n, full, grid.global, 1 - i / 20.0);
-            if (i > 0 && trial.scale == best.scale && trial.zero == best.zero) continue;
-            const double loss = clip.loss(w, n, gram + c * cols + c, cols, trial);
-            if (!(loss < least)) continue;
-            least = loss;
-            best = trial;
-          }
+          const Trial best = clip.choose(w, n, gram + c * cols + c, cols, full, grid.global);
           grid.scales[g] = best.scale;
           if (!grid.zero_points.empty()) grid.zero_points[g] = best.zero;
         }

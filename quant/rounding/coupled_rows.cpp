@@ -67,6 +67,7 @@ class Coupled {
       LayerProblem part = in_;
       part.weight = &rows;
       part.outputs = part.held_out = nullptr;
+      part.power = nullptr;  // of other rows
       part.global = global;
       Grid given;
       if (in_.grid != nullptr) {
@@ -106,10 +107,8 @@ class Coupled {
     result.relative_loss = fit.power > 0 ? fit.loss / fit.power : 0;
     result.sqnr_db = -10 * std::log10(result.relative_loss);
     result.held_out_loss = std::numeric_limits<double>::quiet_NaN();
-    if (in_.held_out != nullptr && !in_.held_out->empty()) {
-      const LayerLoss other = layer_loss(*in_.weight, image.data(), in_.held_out, pool_);
-      result.held_out_loss = other.power > 0 ? other.loss / other.power : 0;
-    }
+    if (in_.held_out != nullptr)
+      result.held_out_loss = held_out_loss(*in_.weight, image.data(), *in_.held_out, pool_);
     return result;
   }
 

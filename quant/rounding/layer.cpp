@@ -21,6 +21,9 @@ constexpr std::int64_t kLargestLocal = 128;  // columns of a group, of grid_sear
 constexpr double kDescent = 0.85;  // its share of learned rounding's time, GPTQ's is the rest
 
 bool usable(const Gram* gram) { return gram != nullptr && !gram->empty(); }
+bool finite(const Gram& gram) {
+  return std::all_of(gram.sums.begin(), gram.sums.end(), [](double v) { return std::isfinite(v); });
+}
 
 class Solver {
  public:
@@ -57,15 +60,12 @@ class Solver {
     gram_ = usable(in_.gram) ? in_.gram : nullptr;
     if (gram_ == nullptr)
       why_not_ = in_.gram == nullptr ? "there are no second moments of its input" : "no data reached it";
-    else if (!std::all_of(gram_->sums.begin(), gram_->sums.end(),
-                          [](double v) { return std::isfinite(v); })) {
+    else if (!finite(*gram_)) {
       why_not_ = "the second moments of its input hold NaN or infinity";
       gram_ = nullptr;
     }
     held_out_ = usable(in_.held_out) ? in_.held_out : nullptr;
-    if (held_out_ != nullptr && !std::all_of(held_out_->sums.begin(), held_out_->sums.end(),
-                                             [](double v) { return std::isfinite(v); }))
-      held_out_ = nullptr;
+    if (held_out_ != nullptr && !finite(*held_out_)) held_out_ = nullptr;
   }
   std::string layer() const { return "layer '" + in_.name + "'"; }
 
@@ -238,13 +238,16 @@ class Solver {
   LayerSolution measured(Attempt a) {
     const std::vector<float> image = decoded(a);
     LayerSolution s;
-    const LayerLoss fit = layer_loss(*in_.weight, image.data(), gram_, pool_);
+    LayerPower& power = in_.power != nullptr ? *in_.power : power_;
+    const LayerLoss fit = layer_loss(*in_.weight, image.data(), gram_, pool_, power.fit);
+    power.fit = fit.power;
     s.loss = fit.loss;
     s.relative_loss = fit.power > 0 ? fit.loss / fit.power : 0;
     s.sqnr_db = -10 * std::log10(s.relative_loss);
     s.held_out_loss = std::numeric_limits<double>::quiet_NaN();
     if (held_out_ != nullptr) {
-      const LayerLoss other = layer_loss(*in_.weight, image.data(), held_out_, pool_);
+      const LayerLoss other = layer_loss(*in_.weight, image.data(), held_out_, pool_, power.held_out);
+      power.held_out = other.power;
       s.held_out_loss = other.power > 0 ? other.loss / other.power : 0;
     }
     s.grid = std::move(a.grid);
@@ -288,6 +291,7 @@ class Solver {
   double span_ = 1;  // what the present attempt is of the layer's work
   std::vector<float> dense_;
   std::int64_t dense_group_ = -1;
+  LayerPower power_;
 };
 
 }  // namespace
@@ -307,15 +311,19 @@ LayerSolution solve_layer(const LayerProblem& problem, const LayerOptions& optio
   return Solver(problem, options, pool).run();
 }
 
-LayerLoss layer_loss(const WeightRows& weight, const float* quantized, const Gram* gram, ThreadPool& pool) {
+LayerLoss layer_loss(const WeightRows& weight, const float* quantized, const Gram* gram, ThreadPool& pool,
+                     double power) {
   const std::int64_t n = weight.shape.cols;
   std::vector<float> error(weight.values.size());
   for (std::size_t i = 0; i < error.size(); ++i) error[i] = weight.values[i] - quantized[i];
   LayerLoss result;
+  const bool known = power >= 0;
+  if (known) result.power = power;
   if (gram == nullptr || gram->empty()) {
     for (std::size_t i = 0; i < error.size(); ++i) {
       result.loss += static_cast<double>(error[i]) * static_cast<double>(error[i]);
-      result.power += static_cast<double>(weight.values[i]) * static_cast<double>(weight.values[i]);
+      if (!known)
+        result.power += static_cast<double>(weight.values[i]) * static_cast<double>(weight.values[i]);
     }
     return result;
   }
@@ -324,10 +332,19 @@ LayerLoss layer_loss(const WeightRows& weight, const float* quantized, const Gra
     const std::vector<float> dense = gram->dense(g);
     for (const double v : quadratic_loss(error.data() + g * rows * n, rows, n, dense.data(), pool))
       result.loss += v;
+    if (known) continue;
     for (const double v : quadratic_loss(weight.values.data() + g * rows * n, rows, n, dense.data(), pool))
       result.power += v;
   }
   return result;
+}
+
+double held_out_loss(const WeightRows& weight, const float* quantized, const Gram& held_out,
+                     ThreadPool& pool) {
+  if (held_out.empty() || !finite(held_out)) return std::numeric_limits<double>::quiet_NaN();
+  PARE_ASSERT(held_out.n == weight.shape.cols && weight.shape.rows % held_out.groups == 0);
+  const LayerLoss loss = layer_loss(weight, quantized, &held_out, pool);
+  return loss.power > 0 ? loss.loss / loss.power : 0;
 }
 
 }  // namespace pare::quant

@@ -34,6 +34,11 @@
 
 namespace pare::quant {
 
+// E |W x|^2 of a weight, which every solution is measured by: kept between calls where several are tried.
+struct LayerPower {
+  double fit = -1, held_out = -1;  // on the matrices of those names; negative: not known yet
+};
+
 struct LayerProblem {
   std::string name;                    // of the layer, for errors and reports
   const WeightRows* weight = nullptr;  // required
@@ -41,8 +46,9 @@ struct LayerProblem {
   const Gram* held_out = nullptr;      // of other samples, to choose by; may be null
   const Gram* outputs = nullptr;       // of output gradients: gptq and learned weigh outputs by it (below)
   GridFormat format;
-  float global = 0;            // two-level formats: the global scale to use (shared); 0: chosen here
-  const Grid* grid = nullptr;  // given (shared, or from a file): its scales stay; null: chosen here
+  float global = 0;             // two-level formats: the global scale to use (shared); 0: chosen here
+  const Grid* grid = nullptr;   // given (shared, or from a file): its scales stay; null: chosen here
+  LayerPower* power = nullptr;  // of this weight and these matrices; null: had anew
 };
 
 struct LayerOptions {
@@ -80,6 +86,11 @@ LayerSolution solve_layer(const LayerProblem& problem, const LayerOptions& optio
 struct LayerLoss {
   double loss = 0, power = 0;
 };
-LayerLoss layer_loss(const WeightRows& weight, const float* quantized, const Gram* gram, ThreadPool& pool);
+// `power`: where it is known already.
+LayerLoss layer_loss(const WeightRows& weight, const float* quantized, const Gram* gram, ThreadPool& pool,
+                     double power = -1);
+// loss / power on samples that chose nothing; NaN where their matrix is empty or not finite.
+double held_out_loss(const WeightRows& weight, const float* quantized, const Gram& held_out,
+                     ThreadPool& pool);
 
 }  // namespace pare::quant

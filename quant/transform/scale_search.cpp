@@ -19,7 +19,8 @@ void for_columns(const ScaleLayer& layer, std::int64_t row, Visit&& visit) {
   const RowShape& shape = layer.weight.shape;
   const std::int64_t ins = shape.segment, groups = static_cast<std::int64_t>(layer.channel.size()) / ins;
   const std::int32_t* channel = layer.channel.data() + row / (shape.rows / groups) * ins;
-  for (std::int64_t col = 0; col < shape.cols; ++col) visit(col, channel[col % ins]);
+  for (std::int64_t segment = 0; segment < shape.cols; segment += ins)
+    for (std::int64_t i = 0; i < ins; ++i) visit(segment + i, channel[i]);
 }
 
 // By channel, over all layers.
@@ -52,6 +53,8 @@ WeightFacts facts_of(const ScaleProblem& problem) {
     if (count[c] > 0) facts.mean[c] /= count[c];
   return facts;
 }
+
+double loss_of(const ScaleProblem& problem, const WeightFacts& facts, const std::vector<float>& s);
 
 class Search {
  public:
@@ -87,7 +90,7 @@ class Search {
     ++choice_.tried;
     double value = std::numeric_limits<double>::quiet_NaN();
     try {
-      value = scale_loss(problem_, s);
+      value = loss_of(problem_, facts_, s);
     } catch (const Error&) {
       // A quantizer that refuses W s (an overflow to infinity) refuses the candidate.
     }
@@ -155,11 +158,29 @@ class Search {
   ScaleChoice choice_;
 };
 
+// The rows that are tried, and which row of the layer each is.
+WeightRows tried_rows(const ScaleLayer& layer, std::vector<std::int64_t>& places) {
+  const std::int64_t rows = layer.weight.shape.rows, cols = layer.weight.shape.cols;
+  const std::int64_t tried = layer.tried > 0 ? std::min(layer.tried, rows) : rows;
+  places.resize(at(tried));
+  for (std::int64_t k = 0; k < tried; ++k) places[at(k)] = (2 * k + 1) * rows / (2 * tried);
+  if (tried == rows) return layer.weight;
+  WeightRows some;
+  some.shape = layer.weight.shape;
+  some.shape.rows = tried;
+  some.values.resize(at(tried * cols));
+  for (std::int64_t k = 0; k < tried; ++k)
+    std::copy_n(layer.weight.values.data() + places[at(k)] * cols, cols, some.values.data() + k * cols);
+  return some;
+}
+
 double weight_noise(const ScaleLayer& layer, const std::vector<float>& s) {
-  WeightRows rows = layer.weight;
+  std::vector<std::int64_t> places;
+  WeightRows rows = tried_rows(layer, places);
   const std::int64_t cols = rows.shape.cols;
-  const auto scaled = [&](std::int64_t row, bool up) {
-    float* w = rows.values.data() + row * cols;
+  const auto scaled = [&](std::int64_t k, bool up) {
+    const std::int64_t row = places[at(k)];
+    float* w = rows.values.data() + k * cols;
     const float* original = layer.weight.values.data() + row * cols;
     if (s.empty()) {
       for (std::int64_t col = 0; !up && col < cols; ++col) w[col] -= original[col];
@@ -169,13 +190,15 @@ double weight_noise(const ScaleLayer& layer, const std::vector<float>& s) {
       w[col] = up ? w[col] * s[at(c)] : w[col] / s[at(c)] - original[col];
     });
   };
-  for (std::int64_t row = 0; row < rows.shape.rows; ++row) scaled(row, true);
+  for (std::int64_t k = 0; k < rows.shape.rows; ++k) scaled(k, true);
   layer.round(rows, s);
-  for (std::int64_t row = 0; row < rows.shape.rows; ++row) scaled(row, false);
-  return layer.noise(rows);
+  for (std::int64_t k = 0; k < rows.shape.rows; ++k) scaled(k, false);
+  const std::int64_t all = layer.weight.shape.rows, tried = rows.shape.rows;
+  const double noise = layer.noise(rows);
+  return all == tried ? noise : noise * static_cast<double>(all) / static_cast<double>(tried);
 }
 
-double activation_noise(const ScaleProblem& problem, const std::vector<float>& s) {
+double activation_noise(const ScaleProblem& problem, const WeightFacts& facts, const std::vector<float>& s) {
   const std::int64_t rows = problem.rows(), channels = problem.channels;
   if (!problem.round_activation || rows == 0) return 0;
   std::vector<float> x = problem.sample;
@@ -191,14 +214,25 @@ double activation_noise(const ScaleProblem& problem, const std::vector<float>& s
     const double e = factor * static_cast<double>(x[at(i)]) - static_cast<double>(problem.sample[at(i)]);
     error[at(i % channels)] += e * e;
   }
-  const WeightFacts facts = facts_of(problem);
   double noise = 0;
   for (std::size_t c = 0; c < error.size(); ++c)
     noise += error[c] / static_cast<double>(rows) * facts.square[c];
   return noise;
 }
 
+double loss_of(const ScaleProblem& problem, const WeightFacts& facts, const std::vector<float>& s) {
+  double sum = activation_noise(problem, facts, s);
+  for (const ScaleLayer& layer : problem.layers) sum += weight_noise(layer, s);
+  return sum;
+}
+
 }  // namespace
+
+std::int64_t rows_to_try(std::int64_t rows, std::int64_t cols) {
+  constexpr std::int64_t kWork = std::int64_t{1} << 32, kLeast = 256;
+  const std::int64_t some = kWork / std::max<std::int64_t>(1, cols) / std::max<std::int64_t>(1, cols);
+  return std::min(rows, std::max(kLeast, some));
+}
 
 double ScaleChoice::gain_db() const {
   if (!(loss > 0) || !(loss_before > 0)) return 0;
@@ -206,9 +240,7 @@ double ScaleChoice::gain_db() const {
 }
 
 double scale_loss(const ScaleProblem& problem, const std::vector<float>& s) {
-  double sum = activation_noise(problem, s);
-  for (const ScaleLayer& layer : problem.layers) sum += weight_noise(layer, s);
-  return sum;
+  return loss_of(problem, facts_of(problem), s);
 }
 
 ScaleChoice search_scales(const ScaleProblem& problem, const ScaleFamilies& families) {

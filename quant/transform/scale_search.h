@@ -16,6 +16,10 @@
 // each divided by sqrt(largest * least); the best t is refined by half a step to both sides. A channel that
 // never fires or that nobody reads keeps 1. s stays in [1e-4, 1e4] relative to 1. A candidate whose loss is
 // NaN or infinite is skipped and counted.
+//
+// A layer whose matrix products would be long is tried on some of its rows, evenly spread (the middle of
+// equal stretches), whose noise counts for all: rows are much alike, and candidates differ on every one of
+// them in the same way. Which candidates there are is decided by all rows.
 #pragma once
 
 #include <functional>
@@ -35,7 +39,12 @@ struct ScaleLayer {
   std::function<void(WeightRows& rows, const std::vector<float>& s)> round;
   // E |dW x|^2 summed over outputs.
   std::function<double(const WeightRows& error)> noise;
+  std::int64_t tried = 0;  // rows that `round` and `noise` are given; 0: all
 };
+
+// Rows to try of a layer of [rows, cols] whose noise is that of a matrix [cols, cols]: so many that
+// rows * cols^2 is at most 2^32, but 256 at least.
+std::int64_t rows_to_try(std::int64_t rows, std::int64_t cols);
 
 struct ScaleProblem {
   std::int64_t channels = 0;

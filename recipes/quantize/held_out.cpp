@@ -9,7 +9,7 @@
 namespace pare {
 namespace {
 
-constexpr std::int64_t kCheckedSamples = 16;
+constexpr std::int64_t kCheckedSamples = 16, kCheckedTexts = 4;
 constexpr double kUnchangedDb = 60;
 
 }  // namespace
@@ -19,11 +19,12 @@ bool HeldOut::has_samples() const {
 }
 
 SampleRange HeldOut::checked_range() const {
-  if (!has_samples()) return {0, std::min(in_.calibration->sample_count(), kCheckedSamples)};
-  const SampleRange all = in_.held_out_range;
   // Windows of text hold hundreds of outputs each, thousands of logits wide.
-  if (in_.graph->metadata.count("pare.family") == 0) return all;
-  return {all.begin, std::min(all.end, all.begin + kCheckedSamples)};
+  const bool text = in_.graph->metadata.count("pare.family") != 0;
+  if (!has_samples())
+    return {0, std::min(in_.calibration->sample_count(), text ? kCheckedTexts : kCheckedSamples)};
+  const SampleRange all = in_.held_out_range;
+  return text ? SampleRange{all.begin, std::min(all.end, all.begin + kCheckedTexts)} : all;
 }
 
 BatchOutputs HeldOut::outputs_of(const Graph& graph, const SampleRange& range) {

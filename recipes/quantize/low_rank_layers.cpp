@@ -100,7 +100,7 @@ LowRankResult add_low_rank(const Graph& whole, const quant::Placement& placement
     };
     const Gram* moments = pair == nullptr ? nullptr : &pair->fit;
     const double power =
-        quant::layer_loss(rows, std::vector<float>(rows.values.size(), 0.0f).data(), moments, pool).power;
+        quant::layer_loss(rows, std::vector<float>(rows.values.size(), 0.0f).data(), moments, pool, 0).loss;
     quant::LowRankChoice choice = quant::choose_low_rank(
         rows, gram.empty() ? nullptr : gram.data(), rank,
         [&](quant::WeightRows& target) {
@@ -109,7 +109,7 @@ LowRankResult add_low_rank(const Graph& whole, const quant::Placement& placement
         },
         [&](const quant::WeightRows& error) {
           const std::vector<float> none(error.values.size(), 0.0f);
-          return quant::layer_loss(error, none.data(), moments, pool).loss;
+          return quant::layer_loss(error, none.data(), moments, pool, 0).loss;
         },
         pool);
     const double unit = power > 0 ? 1 / power : 0;

@@ -331,10 +331,19 @@ class Step {
       layer.weight = quant::gather_rows(graph.value(graph.node(node).in[1]).constant, view);
       for (std::int64_t c = 0; c < group.channels; ++c) layer.channel.push_back(static_cast<std::int32_t>(c));
       layer.round = rounding(*site, mean_square, view);
-      layer.noise = noise_of(in_.grams->find(group.path, node).get(), mean_square, *in_.pool);
+      const std::shared_ptr<const GramPair> pair = in_.grams->find(group.path, node);
+      layer.noise = noise_of(pair.get(), mean_square, *in_.pool);
+      if (pair != nullptr && view.groups == 1 && is_by_row(*site))
+        layer.tried = quant::rows_to_try(layer.weight.shape.rows, layer.weight.shape.cols);
       problem.layers.push_back(std::move(layer));
     }
     return problem;
+  }
+
+  // Whether each row has scales of its own.
+  static bool is_by_row(const quant::WeightSite& site) {
+    return site.format.granularity != quant::Granularity::kTensor &&
+           quant::grid_format(site.format).rows == 1;
   }
 
   // As the weight will be coded: a grid searched by the importance of the columns, or the largest magnitude.

@@ -30,8 +30,11 @@ std::vector<std::vector<float>> dense(const Gram& gram) {
 SolvedRows awq_rows(const quant::LayerProblem& problem, const SolveOptions& options, ThreadPool& pool) {
   SolvedRows best;
   double least = 0;
+  quant::LayerPower power;
   for (const char* way : {"search", "clip", "rtn"}) {
     quant::LayerProblem one = problem;
+    one.held_out = nullptr;  // chooses nothing: measured for the best alone
+    one.power = &power;
     quant::LayerOptions layer = options.layer;
     layer.method = std::string(way) == "clip" ? "rtn" : way;
     quant::Grid clipped;
@@ -50,7 +53,13 @@ SolvedRows awq_rows(const quant::LayerProblem& problem, const SolveOptions& opti
     best.codes = std::move(solution.codes);
     best.record.method = std::string("awq, ") + way;
     best.record.loss = solution.relative_loss;
-    best.record.held_out_loss = solution.held_out_loss;
+  }
+  best.record.held_out_loss = std::numeric_limits<double>::quiet_NaN();
+  if (problem.held_out != nullptr) {
+    const quant::WeightRows& weight = *problem.weight;
+    std::vector<float> image(weight.values.size());
+    quant::decode(problem.format, weight.shape, best.grid, best.codes.data(), image.data(), pool);
+    best.record.held_out_loss = quant::held_out_loss(weight, image.data(), *problem.held_out, pool);
   }
   return best;
 }

@@ -11,6 +11,7 @@
 #include "engine/numeric/e2m1.h"
 #include "engine/numeric/e4m3.h"
 #include "engine/numeric/table.h"
+#include "quant/grid/clip_search.h"
 #include "tests/unit/quant/grid_cases.h"
 
 namespace pare::quant {
@@ -534,6 +535,83 @@ TEST(GridSearch, AmaxRule) {
 }
 
 // Zeros, constants, denormals and the largest floats, alone and beside ordinary groups.
+// Every group has the range, of eleven, of least error behind its part of the matrix: by loops in double, in
+// which no other range may be better by more than rounding (a chain of float32 over n terms, one product
+// more: (n + 2) 2^-24 of the magnitudes). All classes and threads choose the same.
+TEST(ClipGrid, IsTheBestOfElevenRanges) {
+  const RowShape shape{7, 66, 33};  // groups of 16 leave one of a single column in every segment
+  const std::vector<float> w = grid_weights(shape.count());
+  std::vector<std::vector<float>> grams(1, std::vector<float>(66 * 66));
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(66 * 200);
+  for (float& v : x) v = normal(random);
+  for (std::size_t i = 0; i < 66; ++i)
+    for (std::size_t j = 0; j < 66; ++j) {
+      double sum = 0;
+      for (std::size_t k = 0; k < 200; ++k)
+        sum +=
+            static_cast<double>(x[k * 66 + i] + x[k * 66]) * static_cast<double>(x[k * 66 + j] + x[k * 66]);
+      grams[0][i * 66 + j] = static_cast<float>(sum / 200);
+    }
+  for (GridFormat format : formats_of_interest()) {
+    if (format.group != 0) format.group = 16;
+    SCOPED_TRACE(label(format));
+    ThreadPool pool(2), one(1);
+    const Grid found = clip_grid(format, shape, w.data(), grams, pool);
+    for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+      if (isa > best_isa()) continue;
+      set_isa(isa);
+      const Grid again = clip_grid(format, shape, w.data(), grams, one);
+      EXPECT_EQ(again.scales, found.scales) << static_cast<int>(isa);
+      EXPECT_EQ(again.zero_points, found.zero_points);
+    }
+    set_isa(best_isa());
+    const Grid plain = amax_grid(format, shape, w.data(), pool);
+    const std::int64_t groups = groups_of(format, shape), segment = format.group == 0 ? 66 : 33;
+    // What a group costs on a scale, and what rounding may hide of it.
+    const auto loss = [&](const Grid& grid, std::int64_t row, std::int64_t from, std::int64_t n,
+                          double& slack) {
+      std::vector<std::uint8_t> codes(w.size());
+      std::vector<float> image(w.size());
+      encode(format, shape, grid, w.data(), codes.data(), one);
+      decode(format, shape, grid, codes.data(), image.data(), one);
+      double sum = 0, magnitude = 0;
+      for (std::int64_t i = from; i < from + n; ++i)
+        for (std::int64_t j = from; j < from + n; ++j) {
+          const auto d = [&](std::int64_t c) {
+            const auto at = static_cast<std::size_t>(row * 66 + c);
+            return static_cast<double>(image[at] - w[at]);
+          };
+          const double v = d(i) * static_cast<double>(grams[0][static_cast<std::size_t>(i * 66 + j)]) * d(j);
+          sum += v;
+          magnitude += std::fabs(v);
+        }
+      slack = std::max(slack, static_cast<double>(n + 2) * std::exp2(-24) * magnitude);
+      return sum;
+    };
+    for (int step = 0; step <= 10; ++step) {
+      Grid trial = plain;
+      for (std::size_t g = 0; g < trial.scales.size(); ++g) {
+        const float scale =
+            round_scale(format, static_cast<double>(plain.scales[g]) * (1 - step / 20.0), plain.global);
+        if (step > 0 && std::isnormal(scale)) trial.scales[g] = scale;
+      }
+      if (!format.symmetric) continue;  // zero points move along: the classes above hold them
+      for (std::int64_t row = 0; row < shape.rows; ++row) {
+        std::int64_t g = row * groups;
+        for (std::int64_t s = 0; s < 66; s += segment)
+          for (std::int64_t c = s; c < s + segment; c += format.group == 0 ? 66 : 16, ++g) {
+            const std::int64_t n = std::min<std::int64_t>(format.group == 0 ? 66 : 16, s + segment - c);
+            double slack = 0;
+            const double best = loss(found, row, c, n, slack), other = loss(trial, row, c, n, slack);
+            EXPECT_LE(best, other + 2 * slack) << "row " << row << ", column " << c << ", step " << step;
+          }
+      }
+    }
+  }
+}
+
 TEST(GridSearch, UglyGroups) {
   ThreadPool pool(1);
   const float values[] = {0, -0.0f, 1e-45f, -1e-40f, 1.2e-38f, 1e-30f, -0.7f, 1, 3e38f, -3.4028234e38f};

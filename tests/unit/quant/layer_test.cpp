@@ -404,6 +404,41 @@ INSTANTIATE_TEST_SUITE_P(All, LayerFormats, testing::Range<std::size_t>(0, 12), 
 });
 
 // On a layer small enough to try every code, descent ends at the best or close to it.
+// The power that is kept changes no figure, and what is measured afterwards is what a solution says of
+// itself.
+TEST(SolveLayer, PowerIsKeptAndHeldOutLossMeasuredAlone) {
+  ThreadPool pool(1);
+  const WeightRows w = weight(9, 40, 9);
+  const Gram fit = inputs(40, 90, 4), other = inputs(40, 30, 5);
+  LayerProblem problem;
+  problem.weight = &w;
+  problem.gram = &fit;
+  problem.held_out = &other;
+  problem.format.codes = DType::kI4;
+  problem.format.group = 8;
+  LayerOptions options;
+  LayerPower power;
+  for (const char* method : {"rtn", "search", "gptq"}) {
+    options.method = method;
+    problem.power = nullptr;
+    const LayerSolution fresh = solve_layer(problem, options, pool);
+    problem.power = &power;
+    const LayerSolution kept = solve_layer(problem, options, pool);
+    EXPECT_EQ(fresh.relative_loss, kept.relative_loss) << method;
+    EXPECT_EQ(fresh.held_out_loss, kept.held_out_loss) << method;
+    std::vector<float> image(w.values.size());
+    decode(problem.format, w.shape, fresh.grid, fresh.codes.data(), image.data(), pool);
+    EXPECT_EQ(held_out_loss(w, image.data(), other, pool), fresh.held_out_loss) << method;
+    EXPECT_EQ(layer_loss(w, image.data(), &fit, pool, power.fit).loss, fresh.loss) << method;
+  }
+  EXPECT_GT(power.fit, 0);
+  EXPECT_GT(power.held_out, 0);
+  Gram bad = other;
+  bad.sums[0] = std::nan("");
+  EXPECT_TRUE(std::isnan(held_out_loss(w, w.values.data(), bad, pool)));
+  EXPECT_TRUE(std::isnan(held_out_loss(w, w.values.data(), Gram{}, pool)));
+}
+
 TEST(LearnedRounding, ComesCloseToTheBestOfAllCodes) {
   ThreadPool pool(1);
   const std::int64_t n = 6;

@@ -356,6 +356,48 @@ TEST(ScaleSearch, AwqGivesLoudChannelsFinerSteps) {
   EXPECT_EQ(choice.skipped, 0);
 }
 
+// Rows that are tried stand for all: the middle of equal stretches, their noise times all by tried.
+TEST(ScaleSearch, ALongLayerIsTriedOnSomeRows) {
+  ScaleProblem p = problem_with({3, 20}, 20);
+  const ScaleProblem whole = p;
+  p.layers[0].tried = 6;  // of 24: rows 2, 6, 10, 14, 18, 22
+  std::vector<float> seen;
+  p.layers[0].round = [&](WeightRows& rows, const std::vector<float>& s) {
+    EXPECT_EQ(rows.shape.rows, 6);
+    if (s.empty()) seen = rows.values;
+    round_to(int4_groups(), rows);
+  };
+  ScaleProblem some = whole;
+  some.layers[0].weight.shape.rows = 6;
+  std::vector<float>& rows = some.layers[0].weight.values;
+  for (std::size_t k = 0; k < 6; ++k)
+    std::copy_n(whole.layers[0].weight.values.begin() + static_cast<std::ptrdiff_t>((4 * k + 2) * 32), 32,
+                rows.begin() + static_cast<std::ptrdiff_t>(32 * k));
+  rows.resize(6 * 32);
+  EXPECT_EQ(scale_loss(p, {}), 4 * scale_loss(some, {}));
+  EXPECT_EQ(seen, rows);
+  const std::vector<float> s(32, 1.25f);
+  EXPECT_EQ(scale_loss(p, s), 4 * scale_loss(some, s));
+  ScaleFamilies families;
+  families.awq = true;
+  const ScaleChoice choice = search_scales(p, families);
+  ASSERT_EQ(choice.scales.size(), 32u);
+  // Nearly what the choice by all rows gains, on all rows.
+  const double best = search_scales(whole, families).loss;
+  EXPECT_LT(scale_loss(whole, choice.scales), 1.15 * best);
+  p.layers[0].tried = 24;
+  p.layers[0].round = whole.layers[0].round;
+  EXPECT_EQ(scale_loss(p, s), scale_loss(whole, s));
+}
+
+TEST(ScaleSearch, RowsToTry) {
+  EXPECT_EQ(rows_to_try(1536, 512), 1536);
+  EXPECT_EQ(rows_to_try(8192, 2048), 1024);
+  EXPECT_EQ(rows_to_try(2048, 8192), 256);
+  EXPECT_EQ(rows_to_try(100, std::int64_t{1} << 40), 100);
+  EXPECT_EQ(rows_to_try(0, 0), 0);
+}
+
 TEST(ScaleSearch, SmoothingEqualizesAQuantizedActivation) {
   ScaleProblem p = problem_with({5}, 50);
   p.layers[0].round = [](WeightRows& rows, const std::vector<float>&) {
