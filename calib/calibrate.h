@@ -9,7 +9,7 @@
 #include "calib/statistics.h"
 #include "datasets/dataset.h"
 #include "engine/base/progress.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 
 namespace pare {
 

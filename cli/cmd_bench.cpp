@@ -9,7 +9,7 @@
 #include "engine/base/isa.h"
 #include "engine/base/json.h"
 #include "engine/build/bench_contexts.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"

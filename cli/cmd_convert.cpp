@@ -4,11 +4,12 @@
 #include "cli/output.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
-#include "graphsurgeon/checkpoint/convert_quantized.h"
+#include "graphsurgeon/families/family.h"
+#include "graphsurgeon/forms/convert_quantized.h"
+#include "graphsurgeon/forms/qoperator.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/onnx/write.h"
-#include "graphsurgeon/qoperator.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "graphsurgeon/simplify.h"
 
 namespace pare {

@@ -15,6 +15,7 @@
 #include "graphsurgeon/inspect.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/onnx/write.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "graphsurgeon/simplify.h"
 #include "quant/audit.h"
 #include "quant/placement/activation.h"

@@ -7,7 +7,7 @@
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
 #include "eval/report_render.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "recipes/pipeline.h"
 
 namespace pare {

@@ -3,11 +3,11 @@
 #include "cli/output.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
-#include "graphsurgeon/bisect.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/onnx/write.h"
 #include "graphsurgeon/passes/passes.h"
 #include "graphsurgeon/simplify.h"
+#include "graphsurgeon/verbs/bisect.h"
 
 namespace pare {
 namespace {

@@ -2,7 +2,7 @@
 #include "cli/surgeon.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
-#include "graphsurgeon/extract.h"
+#include "graphsurgeon/verbs/extract.h"
 
 namespace pare {
 namespace {

@@ -5,7 +5,7 @@
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "graphsurgeon/load.h"
-#include "graphsurgeon/model_diff.h"
+#include "graphsurgeon/verbs/model_diff.h"
 
 namespace pare {
 namespace {

@@ -2,8 +2,8 @@
 #include "cli/surgeon.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
-#include "graphsurgeon/rename.h"
-#include "graphsurgeon/set_shape.h"
+#include "graphsurgeon/verbs/rename.h"
+#include "graphsurgeon/verbs/set_shape.h"
 
 namespace pare {
 namespace {

@@ -9,9 +9,9 @@
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/numeric/table.h"
-#include "graphsurgeon/convert_precision.h"
 #include "graphsurgeon/generated_inputs.h"
 #include "graphsurgeon/simplify.h"
+#include "graphsurgeon/verbs/convert_precision.h"
 
 namespace pare {
 namespace {

@@ -7,9 +7,9 @@
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
+#include "graphsurgeon/checkpoint/safetensors.h"
 #include "graphsurgeon/load.h"
-#include "graphsurgeon/safetensors.h"
-#include "graphsurgeon/weights_apart.h"
+#include "graphsurgeon/verbs/weights_apart.h"
 
 namespace pare {
 namespace {

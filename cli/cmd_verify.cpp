@@ -7,7 +7,7 @@
 #include "datasets/dataset.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/session.h"
 #include "eval/compare.h"
 #include "graphsurgeon/load.h"

@@ -3,7 +3,7 @@
 
 #include "cli/command.h"
 #include "engine/build/engine_file.h"
-#include "engine/build/memory_plan.h"
+#include "engine/build/plan/memory_plan.h"
 
 namespace pare {
 

@@ -7,7 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/isa.h"
 #include "engine/base/json.h"
-#include "engine/build/memory_plan.h"
+#include "engine/build/plan/memory_plan.h"
 #include "graphsurgeon/simplify.h"
 
 namespace pare {

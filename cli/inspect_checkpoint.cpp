@@ -5,8 +5,9 @@
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "eval/report_render.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
+#include "graphsurgeon/families/family.h"
 #include "graphsurgeon/load.h"
+#include "graphsurgeon/open_checkpoint.h"
 
 namespace pare {
 namespace {

@@ -8,7 +8,7 @@
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
 #include "engine/base/memory.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/session.h"
 #include "eval/pair_layers.h"
 #include "eval/scorer.h"

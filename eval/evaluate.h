@@ -14,7 +14,7 @@
 #include "datasets/dataset.h"
 #include "engine/base/progress.h"
 #include "engine/base/thread_pool.h"
-#include "engine/build/realized.h"
+#include "engine/build/lower/realized.h"
 #include "engine/ir/graph.h"
 #include "eval/compare.h"
 #include "eval/report.h"

@@ -8,8 +8,9 @@
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
 #include "engine/base/sha256.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
+#include "graphsurgeon/families/family.h"
 #include "graphsurgeon/onnx/read.h"
+#include "graphsurgeon/open_checkpoint.h"
 
 namespace pare {
 namespace {

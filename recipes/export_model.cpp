@@ -5,10 +5,10 @@
 #include "calib/trt_cache.h"
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
+#include "graphsurgeon/forms/matmul_nbits.h"
+#include "graphsurgeon/forms/qoperator.h"
+#include "graphsurgeon/forms/tensorrt_forms.h"
 #include "graphsurgeon/load.h"
-#include "graphsurgeon/matmul_nbits.h"
-#include "graphsurgeon/qoperator.h"
-#include "graphsurgeon/tensorrt_forms.h"
 #include "recipes/checkpoint/export_checkpoint.h"
 
 namespace pare {

@@ -1,9 +1,9 @@
 // The forms in which a quantized graph is written: --export, recipe key export.model.
 //
 //   qdq_onnx      QuantizeLinear and DequantizeLinear of ONNX
-//   trt_onnx      with TensorRT's own operators where it has them (graphsurgeon/tensorrt_forms.h)
-//   matmul_nbits  products as com.microsoft MatMulNBits (graphsurgeon/matmul_nbits.h); weights alone
-//   qoperator     QLinearConv and its relatives (graphsurgeon/qoperator.h); target onnxruntime, 8-bit
+//   trt_onnx      with TensorRT's own operators where it has them (graphsurgeon/forms/tensorrt_forms.h)
+//   matmul_nbits  products as com.microsoft MatMulNBits (graphsurgeon/forms/matmul_nbits.h); weights alone
+//   qoperator     QLinearConv and its relatives (graphsurgeon/forms/qoperator.h); target onnxruntime, 8-bit
 //   integers trt_cache     no model: the INT8 scales of activations as a TensorRT calibration cache
 #pragma once
 

@@ -10,10 +10,11 @@
 #include "datasets/text/tokenizer.h"
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/ops/sequence/cached_attention.h"
 #include "engine/run/session.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
+#include "graphsurgeon/families/family.h"
+#include "graphsurgeon/open_checkpoint.h"
 
 namespace pare {
 namespace {

@@ -2,9 +2,10 @@
 
 #include "engine/base/error.h"
 #include "engine/base/paths.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
+#include "graphsurgeon/families/family.h"
 #include "graphsurgeon/graph_hash.h"
 #include "graphsurgeon/load.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "graphsurgeon/passes/passes.h"
 #include "quant/placement/activation.h"
 #include "recipes/grammar/fields.h"

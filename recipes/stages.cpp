@@ -14,6 +14,7 @@
 #include "eval/report_render.h"
 #include "graphsurgeon/inspect.h"
 #include "graphsurgeon/load.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "quant/audit.h"
 #include "quant/placement/activation.h"
 #include "recipes/blocks/quantize_blocks.h"

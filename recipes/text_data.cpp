@@ -3,9 +3,9 @@
 #include "engine/base/limits.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
 #include "graphsurgeon/checkpoint/tokenizer_json.h"
 #include "graphsurgeon/load.h"
+#include "graphsurgeon/open_checkpoint.h"
 
 namespace pare {
 namespace {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/build/engine_plan.h"
+#include "engine/build/plan/engine_plan.h"
 
 namespace pare {
 

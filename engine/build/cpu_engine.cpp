@@ -6,8 +6,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/isa.h"
-#include "engine/build/lower_cpu.h"
-#include "engine/build/make_plan.h"
+#include "engine/build/lower/lower_cpu.h"
+#include "engine/build/plan/make_plan.h"
 #include "engine/ir/schema.h"
 #include "engine/run/session.h"
 

@@ -5,8 +5,8 @@
 
 #include "engine/base/error.h"
 #include "engine/build/cpu_engine.h"
-#include "engine/build/make_plan.h"
-#include "engine/build/memory_plan.h"
+#include "engine/build/plan/make_plan.h"
+#include "engine/build/plan/memory_plan.h"
 #include "engine/build/profile.h"
 
 namespace pare {

@@ -12,7 +12,7 @@
 #include "engine/base/paths.h"
 #include "engine/base/sha256.h"
 #include "engine/build/graph_json.h"
-#include "engine/build/plan_json.h"
+#include "engine/build/plan/plan_json.h"
 
 namespace pare {
 namespace {

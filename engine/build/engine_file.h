@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/build/engine_plan.h"
+#include "engine/build/plan/engine_plan.h"
 #include "engine/build/profile.h"
 #include "engine/ir/graph.h"
 
@@ -70,8 +70,5 @@ EngineFile read_engine(const std::string& path);
 // The same of bytes in memory, which `owner` keeps alive. Without the checksum: for fuzzing.
 EngineFile parse_engine(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner,
                         const std::string& what, bool check_sum = true);
-
-// Indices, sizes, views and steps of a plan; Error kBadFile naming the layer. What read_engine checks.
-void check_plan(const EnginePlan& plan, const std::string& what);
 
 }  // namespace pare

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/build/backend.h"
-#include "engine/build/engine_plan.h"
+#include "engine/build/plan/engine_plan.h"
 #include "engine/ir/graph.h"
 
 namespace pare {

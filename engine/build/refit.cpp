@@ -2,7 +2,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/json.h"
-#include "engine/build/plan_json.h"
+#include "engine/build/plan/plan_json.h"
 
 namespace pare {
 namespace {

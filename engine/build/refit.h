@@ -2,7 +2,7 @@
 // is needed.
 #pragma once
 
-#include "engine/build/engine_plan.h"
+#include "engine/build/plan/engine_plan.h"
 
 namespace pare {
 

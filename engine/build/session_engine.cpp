@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
-#include "engine/build/make_plan.h"
-#include "engine/build/memory_plan.h"
+#include "engine/build/plan/make_plan.h"
+#include "engine/build/plan/memory_plan.h"
 #include "engine/ir/schema.h"
 #include "engine/ir/subgraph.h"
 

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "engine/base/error.h"
-#include "engine/build/plan_reference.h"
+#include "engine/build/plan/plan_reference.h"
 #include "engine/cuda/compile.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/tuner.h"

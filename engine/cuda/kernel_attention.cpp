@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
-#include "engine/build/program.h"
+#include "engine/build/plan/program.h"
 #include "engine/cuda/attention_code.h"
 #include "engine/cuda/program_code.h"
 

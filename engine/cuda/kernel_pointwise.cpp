@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
-#include "engine/build/program.h"
+#include "engine/build/plan/program.h"
 #include "engine/cuda/program_code.h"
 
 namespace pare::cuda {

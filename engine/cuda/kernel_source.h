@@ -2,7 +2,7 @@
 // text as numbers, so equal layers give equal text and are compiled once. Nothing here needs CUDA: the text
 // can be made, compared and (where NVRTC is) compiled without a device.
 //
-// Arithmetic is that of engine/build/plan_reference.h with float32 sums. Arguments of every kernel are
+// Arithmetic is that of engine/build/plan/plan_reference.h with float32 sums. Arguments of every kernel are
 // pointers: the layer's present inputs in order, its outputs, then the workspace and the counters if it asks
 // for them.
 #pragma once
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/build/engine_plan.h"
+#include "engine/build/plan/engine_plan.h"
 
 namespace pare::cuda {
 

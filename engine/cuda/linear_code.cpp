@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
-#include "engine/build/program.h"
+#include "engine/build/plan/program.h"
 
 namespace pare::cuda {
 

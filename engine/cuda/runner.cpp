@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "engine/base/error.h"
-#include "engine/build/memory_plan.h"
-#include "engine/build/plan_reference.h"
+#include "engine/build/plan/memory_plan.h"
+#include "engine/build/plan/plan_reference.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/tuner.h"
 #include "engine/numeric/convert.h"

@@ -1,4 +1,4 @@
-#include "engine/build/program.h"
+#include "engine/build/plan/program.h"
 #include "engine/cuda/compile.h"
 #include "engine/cuda/tactic.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/build/engine_plan.h"
+#include "engine/build/plan/engine_plan.h"
 #include "engine/cuda/driver.h"
 #include "engine/cuda/kernel_source.h"
 

@@ -5,8 +5,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/json.h"
+#include "engine/base/name_pattern.h"
 #include "engine/base/paths.h"
-#include "graphsurgeon/name_pattern.h"
 
 namespace pare {
 namespace {

@@ -10,7 +10,7 @@
 #include "engine/base/paths.h"
 #include "engine/numeric/convert.h"
 #include "engine/numeric/table.h"
-#include "graphsurgeon/safetensors.h"
+#include "graphsurgeon/checkpoint/safetensors.h"
 
 namespace pare {
 

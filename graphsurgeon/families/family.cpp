@@ -112,4 +112,18 @@ void refuse_family(const ModelConfig& config, const WeightStore& store) {
       .hint(hint);
 }
 
+const Family& require_family(const Checkpoint& checkpoint) {
+  if (checkpoint.family == nullptr) refuse_family(checkpoint.config, *checkpoint.weights);
+  return *checkpoint.family;
+}
+
+Graph build_graph(const Checkpoint& checkpoint, const BuildOptions& options) {
+  const Family& family = require_family(checkpoint);
+  check_model_config(checkpoint.config);
+  return with_context(fmt::format("building the graph of '{}'", checkpoint.path), [&] {
+    NetBuilder net(checkpoint.config, *checkpoint.weights, options);
+    return family.build(net);
+  });
+}
+
 }  // namespace pare

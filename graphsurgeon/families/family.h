@@ -9,6 +9,8 @@
 
 namespace pare {
 
+struct Checkpoint;  // checkpoint/checkpoint.h
+
 struct Family {
   const char* name;                      // "Llama"
   std::vector<const char*> model_types;  // of config.json
@@ -22,6 +24,10 @@ const Family* find_family(const std::string& model_type);  // nullptr: none
 // Error kUnsupported for a model of no known family: lists the families, names the one whose weights have
 // most names in common with `store`, and says which of its weights are missing here and which are left over.
 [[noreturn]] void refuse_family(const ModelConfig& config, const WeightStore& store);
+
+const Family& require_family(const Checkpoint& checkpoint);
+// Errors: an unknown family; weights that are not those of the config; NaN in them (builder.h).
+Graph build_graph(const Checkpoint& checkpoint, const BuildOptions& options = {});
 
 // --- parts that several families share
 

@@ -9,10 +9,12 @@
 
 #include "engine/base/atomic_file.h"
 #include "engine/base/error.h"
+#include "engine/base/paths.h"
 #include "engine/numeric/convert.h"
 #include "engine/numeric/ggml_encode.h"
 #include "engine/numeric/table.h"
-#include "graphsurgeon/checkpoint/linear_modules.h"
+#include "graphsurgeon/checkpoint/tokenizer_json.h"
+#include "graphsurgeon/families/linear_modules.h"
 #include "graphsurgeon/gguf/gguf_metadata.h"
 #include "graphsurgeon/gguf/gguf_model.h"
 
@@ -45,6 +47,10 @@ std::string ggml_name(const std::string& name) {
   const auto part = kParts.find(name.substr(dot + 1, last - dot - 1));
   if (part == kParts.end()) return "";
   return "blk." + name.substr(start.size(), dot - start.size()) + "." + part->second + name.substr(last);
+}
+
+TokenizerSpec tokenizer_of(const std::string& path) {
+  return is_directory(path) ? read_tokenizer(path) : gguf_tokenizer(open_gguf(path));
 }
 
 std::string architecture_of(const Checkpoint& checkpoint) {
@@ -112,7 +118,7 @@ class Writer {
       : checkpoint_(checkpoint), options_(options), arch_(architecture_of(checkpoint)) {
     PARE_ASSERT(options.pool != nullptr);
     describe();
-    add_tokenizer(checkpoint_tokenizer(checkpoint.path), checkpoint.config.vocabulary, metadata_);
+    add_tokenizer(tokenizer_of(checkpoint.path), checkpoint.config.vocabulary, metadata_);
     list_tensors();
   }
 

@@ -8,7 +8,7 @@
 #include "graphsurgeon/onnx/expand.h"
 #include "graphsurgeon/onnx/function_body.h"
 #include "graphsurgeon/onnx/lower.h"
-#include "graphsurgeon/onnx/raise.h"
+#include "graphsurgeon/onnx/raise/raise.h"
 #include "graphsurgeon/passes/passes.h"
 
 namespace pare {

@@ -11,7 +11,7 @@
 #include "engine/base/error.h"
 #include "graphsurgeon/onnx/export_graph.h"
 #include "graphsurgeon/onnx/proto.h"
-#include "graphsurgeon/onnx/raise.h"
+#include "graphsurgeon/onnx/raise/raise.h"
 #include "graphsurgeon/onnx/read.h"
 
 namespace pare {

@@ -9,7 +9,7 @@
 
 #include "engine/ir/graph.h"
 #include "graphsurgeon/onnx/proto.h"
-#include "graphsurgeon/onnx/raise.h"
+#include "graphsurgeon/onnx/raise/raise.h"
 #include "graphsurgeon/onnx/tensor_proto.h"
 
 namespace pare {

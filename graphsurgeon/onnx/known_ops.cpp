@@ -13,7 +13,7 @@
 #include "engine/base/error.h"
 #include "engine/base/limits.h"
 #include "engine/ir/schema.h"
-#include "graphsurgeon/onnx/raise_microsoft.h"
+#include "graphsurgeon/onnx/raise/raise_microsoft.h"
 
 namespace pare {
 namespace {

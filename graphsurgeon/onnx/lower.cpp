@@ -8,7 +8,7 @@
 #include "engine/base/error.h"
 #include "graphsurgeon/onnx/export_graph.h"
 #include "graphsurgeon/onnx/lower_rules.h"
-#include "graphsurgeon/onnx/raise.h"
+#include "graphsurgeon/onnx/raise/raise.h"
 
 namespace pare {
 namespace {

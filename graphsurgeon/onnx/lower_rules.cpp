@@ -9,7 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/ir/window.h"
 #include "graphsurgeon/onnx/export_graph.h"
-#include "graphsurgeon/onnx/raise.h"
+#include "graphsurgeon/onnx/raise/raise.h"
 
 namespace pare {
 namespace {

@@ -12,7 +12,7 @@
 #include "graphsurgeon/onnx/external_store.h"
 #include "graphsurgeon/onnx/header.h"
 #include "graphsurgeon/onnx/lower.h"
-#include "graphsurgeon/onnx/raise.h"
+#include "graphsurgeon/onnx/raise/raise.h"
 
 namespace pare {
 namespace {

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <regex>
+#include <optional>
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/base/name_pattern.h"
 #include "engine/ir/subgraph.h"
 
 namespace pare::quant {
@@ -15,21 +16,14 @@ namespace {
 class Pattern {
  public:
   explicit Pattern(const std::string& text) : text_(text) {
-    if (text.rfind("re:", 0) != 0) return;
-    try {
-      regex_ = std::make_unique<std::regex>(text.substr(3), std::regex::ECMAScript);
-    } catch (const std::regex_error& error) {
-      throw make_error(ErrorCode::kUsage, "'{}' is not a regular expression: {}", text, error.what());
-    }
+    if (text.rfind("re:", 0) == 0) pattern_.emplace(text.substr(3));
   }
   const std::string& text() const { return text_; }
-  bool matches(const std::string& word) const {
-    return regex_ == nullptr ? word == text_ : std::regex_match(word, *regex_);
-  }
+  bool matches(const std::string& word) const { return pattern_ ? pattern_->fits(word) : word == text_; }
 
  private:
   std::string text_;
-  std::unique_ptr<std::regex> regex_;
+  std::optional<NamePattern> pattern_;
 };
 
 std::vector<Pattern> compile(const std::vector<std::string>& texts) {

@@ -8,7 +8,7 @@
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
 #include "engine/base/paths.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/session.h"
 #include "eval/evaluate.h"
 #include "graphsurgeon/block_cut.h"

@@ -6,6 +6,7 @@
 #include "engine/base/paths.h"
 #include "engine/numeric/convert.h"
 #include "graphsurgeon/gguf/gguf_write.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "quant/placement/share.h"
 #include "recipes/checkpoint/plan_source.h"
 #include "recipes/checkpoint/quantized_layers.h"

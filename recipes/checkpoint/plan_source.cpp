@@ -7,6 +7,7 @@
 #include "engine/base/absent_tensor.h"
 #include "engine/base/error.h"
 #include "engine/numeric/convert.h"
+#include "graphsurgeon/families/family.h"
 #include "graphsurgeon/simplify.h"
 #include "recipes/checkpoint/quantized_layers.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "engine/base/thread_pool.h"
-#include "graphsurgeon/checkpoint/linear_modules.h"
 #include "graphsurgeon/checkpoint/quantized.h"
+#include "graphsurgeon/families/linear_modules.h"
 #include "quant/placement/spec.h"
 #include "quant/plan.h"
 

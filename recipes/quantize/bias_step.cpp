@@ -7,7 +7,7 @@
 #include "calib/collector.h"
 #include "datasets/state_feed.h"
 #include "engine/base/error.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/session.h"
 #include "quant/bias_correction.h"
 

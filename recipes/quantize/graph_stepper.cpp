@@ -6,9 +6,9 @@
 #include "datasets/state_feed.h"
 #include "engine/base/cancel.h"
 #include "engine/base/error.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/session.h"
-#include "graphsurgeon/extract.h"
+#include "graphsurgeon/verbs/extract.h"
 
 namespace pare {
 

@@ -13,10 +13,11 @@
 #include <map>
 
 #include "engine/base/isa.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/ops/sequence/cached_attention.h"
 #include "engine/run/session.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
+#include "graphsurgeon/families/family.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "quant/plan.h"
 #include "tests/bench/bench.h"
 

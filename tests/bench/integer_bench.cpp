@@ -10,7 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/isa.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"

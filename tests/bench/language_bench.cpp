@@ -30,7 +30,7 @@
 #include "calib/calibrate.h"
 #include "datasets/state_feed.h"
 #include "engine/base/error.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/session.h"
 #include "eval/task/text.h"
 #include "graphsurgeon/graph_hash.h"

@@ -16,7 +16,7 @@
 #include "calib/gram_geometry.h"
 #include "datasets/state_feed.h"
 #include "engine/base/error.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"

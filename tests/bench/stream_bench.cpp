@@ -25,6 +25,7 @@
 #include "engine/base/paths.h"
 #include "engine/numeric/bf16.h"
 #include "graphsurgeon/checkpoint/safetensors_write.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "recipes/checkpoint/export_checkpoint.h"
 #include "recipes/quant_spec.h"
 

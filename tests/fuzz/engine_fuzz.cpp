@@ -9,7 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/build/engine_file.h"
-#include "engine/build/memory_plan.h"
+#include "engine/build/plan/memory_plan.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/isa.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/evaluate.h"
 #include "engine/run/session.h"
 #include "tests/fuzz/graph_maker.h"

@@ -8,7 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "graphsurgeon/checkpoint/read_quantized.h"
-#include "graphsurgeon/safetensors.h"
+#include "graphsurgeon/checkpoint/safetensors.h"
 
 namespace {
 

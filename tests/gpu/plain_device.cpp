@@ -13,8 +13,8 @@
 
 #include "engine/base/error.h"
 #include "engine/build/backend.h"
-#include "engine/build/memory_plan.h"
-#include "engine/build/plan_reference.h"
+#include "engine/build/plan/memory_plan.h"
+#include "engine/build/plan/plan_reference.h"
 
 namespace pare {
 namespace {

@@ -16,7 +16,7 @@
 #include "engine/build/bench_contexts.h"
 #include "engine/build/engine.h"
 #include "engine/build/graph_json.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/session.h"
 #include "tests/unit/build/networks.h"
 

@@ -10,9 +10,9 @@
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
 #include "engine/build/backend.h"
-#include "engine/build/make_plan.h"
-#include "engine/build/memory_plan.h"
-#include "engine/build/plan_reference.h"
+#include "engine/build/plan/make_plan.h"
+#include "engine/build/plan/memory_plan.h"
+#include "engine/build/plan/plan_reference.h"
 #include "engine/build/refit.h"
 #include "tests/unit/build/networks.h"
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/ir/schema.h"
 #include "engine/run/session.h"
 

@@ -1,12 +1,12 @@
 // Work between DequantizeLinear and QuantizeLinear, on codes: the bytes of the graph run node by node.
-#include "engine/build/lower_codes.h"
+#include "engine/build/lower/lower_codes.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <random>
 
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/ir/schema.h"
 #include "engine/run/session.h"
 #include "tests/unit/build/add_op.h"

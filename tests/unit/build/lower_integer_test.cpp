@@ -1,6 +1,6 @@
 // Graphs with Q/DQ around one linear node, lowered to integer kernels and run, against the same graph
 // evaluated in double: the value that neither the float nor the integer kernels round.
-#include "engine/build/lower_integer.h"
+#include "engine/build/lower/lower_integer.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <random>
 
 #include "engine/base/isa.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/ir/schema.h"
 #include "engine/run/session.h"
 #include "tests/unit/build/add_op.h"

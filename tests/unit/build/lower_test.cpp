@@ -3,7 +3,7 @@
 // Tolerance: lowering changes no arithmetic but the order of sums (at most 16*9 products here) and where a
 // result is rounded; each of about 5 layers adds a relative error of at most 144 * 2^-24, so 1e-4 of the
 // largest value is loose enough for any order and tight enough to see a wrong bias or layout.
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 
 #include <gtest/gtest.h>
 

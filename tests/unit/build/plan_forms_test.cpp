@@ -4,7 +4,7 @@
 // its axes, 2^-24 each), 80 dB; float16 rounds every stored value to 2^-12 relative at most. An LSTM stores
 // its state at each of 5 steps, errors pass through gates whose derivatives stay below 1: 5 * 4 roundings as
 // squares are 59 dB, 45 asked for.
-#include "engine/build/plan_forms.h"
+#include "engine/build/plan/plan_forms.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include <random>
 
 #include "engine/base/error.h"
-#include "engine/build/make_plan.h"
-#include "engine/build/plan_reference.h"
+#include "engine/build/plan/make_plan.h"
+#include "engine/build/plan/plan_reference.h"
 #include "engine/ir/schema.h"
 #include "engine/run/session.h"
 #include "tests/unit/build/add_op.h"

@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "engine/base/error.h"
-#include "engine/build/lower_cpu.h"
-#include "engine/build/plan_reference.h"
+#include "engine/build/lower/lower_cpu.h"
+#include "engine/build/plan/plan_reference.h"
 #include "engine/run/session.h"
 #include "tests/unit/build/networks.h"
 

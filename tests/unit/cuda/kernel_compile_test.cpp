@@ -6,7 +6,7 @@
 #include <set>
 
 #include "engine/base/error.h"
-#include "engine/build/make_plan.h"
+#include "engine/build/plan/make_plan.h"
 #include "engine/cuda/compile.h"
 #include "engine/cuda/driver.h"
 #include "engine/cuda/kernel_source.h"

@@ -17,7 +17,8 @@
 #include "engine/run/session.h"
 #include "eval/task/embedding.h"
 #include "eval/task/text.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
+#include "graphsurgeon/families/family.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "tests/unit/test_paths.h"
 
 namespace pare {

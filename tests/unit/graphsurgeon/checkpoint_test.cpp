@@ -10,8 +10,9 @@
 #include "engine/base/json.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
-#include "graphsurgeon/safetensors.h"
+#include "graphsurgeon/checkpoint/safetensors.h"
+#include "graphsurgeon/families/family.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "tests/unit/errors.h"
 #include "tests/unit/test_paths.h"
 

@@ -11,8 +11,9 @@
 #include "engine/base/thread_pool.h"
 #include "engine/ops/sequence/cached_attention.h"
 #include "engine/run/session.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
-#include "graphsurgeon/safetensors.h"
+#include "graphsurgeon/checkpoint/safetensors.h"
+#include "graphsurgeon/families/family.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "tests/unit/test_paths.h"
 
 namespace pare {

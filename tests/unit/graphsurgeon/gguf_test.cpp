@@ -18,10 +18,11 @@
 #include "engine/numeric/convert.h"
 #include "engine/numeric/ggml_encode.h"
 #include "engine/run/session.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
+#include "graphsurgeon/checkpoint/safetensors.h"
+#include "graphsurgeon/families/family.h"
 #include "graphsurgeon/gguf/gguf_model.h"
 #include "graphsurgeon/gguf/gguf_write.h"
-#include "graphsurgeon/safetensors.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "tests/unit/test_paths.h"
 
 namespace pare {

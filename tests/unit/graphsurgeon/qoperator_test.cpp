@@ -1,5 +1,5 @@
 // Both forms of a quantized operator, and what has no other form.
-#include "graphsurgeon/qoperator.h"
+#include "graphsurgeon/forms/qoperator.h"
 
 #include <gtest/gtest.h>
 

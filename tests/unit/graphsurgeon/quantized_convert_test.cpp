@@ -9,7 +9,9 @@
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
 #include "engine/base/thread_pool.h"
-#include "graphsurgeon/checkpoint/convert_quantized.h"
+#include "graphsurgeon/families/family.h"
+#include "graphsurgeon/forms/convert_quantized.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "tests/unit/test_paths.h"
 
 namespace pare {

@@ -17,9 +17,9 @@
 #include "engine/numeric/bf16.h"
 #include "engine/numeric/e2m1.h"
 #include "engine/numeric/e4m3.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
-#include "graphsurgeon/checkpoint/linear_modules.h"
 #include "graphsurgeon/checkpoint/write_quantized.h"
+#include "graphsurgeon/families/linear_modules.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "tests/unit/test_paths.h"
 
 namespace pare {

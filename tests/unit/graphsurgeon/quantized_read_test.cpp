@@ -14,10 +14,11 @@
 #include "engine/base/thread_pool.h"
 #include "engine/numeric/convert.h"
 #include "engine/run/session.h"
-#include "graphsurgeon/checkpoint/checkpoint.h"
 #include "graphsurgeon/checkpoint/dialect.h"
 #include "graphsurgeon/checkpoint/read_quantized.h"
-#include "graphsurgeon/safetensors.h"
+#include "graphsurgeon/checkpoint/safetensors.h"
+#include "graphsurgeon/families/family.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "tests/unit/errors.h"
 #include "tests/unit/test_paths.h"
 

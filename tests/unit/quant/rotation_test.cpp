@@ -5,7 +5,7 @@
 #include <numeric>
 #include <random>
 
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/session.h"
 #include "quant/rounding/retarget.h"
 #include "quant/transform/rotation.h"

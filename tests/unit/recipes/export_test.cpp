@@ -7,7 +7,7 @@
 #include <random>
 
 #include "engine/base/error.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/ir/schema.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/load.h"

@@ -8,7 +8,7 @@
 #include "calib/calibrate.h"
 #include "datasets/dataset.h"
 #include "engine/base/isa.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/session.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"

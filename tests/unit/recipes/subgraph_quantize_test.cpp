@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "datasets/random.h"
-#include "engine/build/lower_cpu.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/run/session.h"
 #include "eval/pair_layers.h"
 #include "graphsurgeon/onnx/write.h"

@@ -1,0 +1,167 @@
+#include "graphsurgeon/verbs/rename.h"
+
+#include <map>
+#include <set>
+
+#include "engine/base/error.h"
+#include "engine/base/name_pattern.h"
+#include "graphsurgeon/verbs/scopes.h"
+
+namespace pare {
+namespace {
+
+constexpr const char* kWhat[] = {"value", "input", "output", "node"};
+
+struct Rule {
+  Renaming renaming;
+  NamePattern pattern;
+  bool used = false;
+};
+
+std::vector<Rule> compile(const std::vector<Renaming>& renamings) {
+  std::vector<Rule> rules;
+  for (const Renaming& renaming : renamings) {
+    Rule rule;
+    rule.renaming = renaming;
+    if (renaming.pattern) rule.pattern = NamePattern(renaming.from);
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+bool applies(RenameWhat what, const Graph& graph, const std::string& path, ValueId id) {
+  if (what == RenameWhat::kValue) return true;
+  if (!path.empty()) return false;
+  return what == RenameWhat::kInput ? graph.is_input(id) : what == RenameWhat::kOutput && graph.is_output(id);
+}
+
+// The name after all rules, each on what the one before made of it.
+std::string renamed(std::vector<Rule>& rules, const std::string& name, const auto& wanted) {
+  std::string now = name;
+  for (Rule& rule : rules) {
+    if (!wanted(rule.renaming.what)) continue;
+    if (!rule.renaming.pattern) {
+      if (name != rule.renaming.from) continue;
+      now = rule.renaming.to;
+      rule.used = true;
+    } else if (rule.pattern.found_in(now)) {
+      now = rule.pattern.replaced(now, rule.renaming.to);
+      rule.used = true;
+    }
+  }
+  return now;
+}
+
+void need_used(const Graph& graph, const std::vector<Rule>& rules) {
+  for (const Rule& rule : rules) {
+    if (rule.used) continue;
+    Error error =
+        make_error(ErrorCode::kUsage, "there is no {} {} '{}'", kWhat[static_cast<int>(rule.renaming.what)],
+                   rule.renaming.pattern ? "that fits" : "named", rule.renaming.from);
+    if (!rule.renaming.pattern && rule.renaming.what != RenameWhat::kNode)
+      error.hint(nearest_value_hint(graph, rule.renaming.from));
+    throw error;
+  }
+}
+
+void need_free(const std::string& kind, const std::string& from, const std::string& to) {
+  if (to.empty()) fail(ErrorCode::kUsage, "the {} '{}' would have no name", kind, from);
+  if (to.find_first_of(std::string_view("\0\n\r", 3)) != std::string::npos)
+    fail(ErrorCode::kUsage, "the new name of the {} '{}' has a line break or a zero in it", kind, from);
+}
+
+struct ValueChange {
+  Graph* graph;
+  ValueId id;
+  Renamed what;
+};
+
+// One scope lies in the other, or they are the same: a name there means one thing.
+bool related(const std::string& a, const std::string& b) {
+  const std::string& shorter = a.size() < b.size() ? a : b;
+  const std::string& longer = a.size() < b.size() ? b : a;
+  return shorter.empty() || (longer.compare(0, shorter.size(), shorter) == 0 &&
+                             (longer.size() == shorter.size() || longer[shorter.size()] == '/'));
+}
+
+// Values that stand for one outside are named by it when the file is written: only the outer one counts.
+std::set<ValueId> captured(const Graph& graph) {
+  std::set<ValueId> ids;
+  for (const Capture& capture : graph.captures) ids.insert(capture.inner);
+  return ids;
+}
+
+}  // namespace
+
+Renaming parse_renaming(RenameWhat what, const std::string& text) {
+  Renaming renaming;
+  renaming.what = what;
+  renaming.pattern = text.rfind("re:", 0) == 0;
+  const std::string body = renaming.pattern ? text.substr(3) : text;
+  const std::size_t equals = renaming.pattern ? body.rfind('=') : body.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw make_error(ErrorCode::kUsage, "'{}' is not of the form OLD=NEW", text)
+        .hint("Or a regular expression: re:PATTERN=REPLACEMENT.");
+  renaming.from = body.substr(0, equals);
+  renaming.to = body.substr(equals + 1);
+  return renaming;
+}
+
+std::vector<Renamed> rename(Graph& graph, const std::vector<Renaming>& renamings) {
+  Graph changed = graph;
+  std::vector<Rule> rules = compile(renamings);
+  std::vector<ValueChange> values;
+  std::vector<Renamed> all;
+  std::map<std::string, std::vector<std::string>> value_scopes;  // by new name
+  std::map<std::string, int> node_names;
+  const auto node_rule = [](RenameWhat what) { return what == RenameWhat::kNode; };
+  for_each_graph(changed, [&](Graph& scope, const std::string& path) {
+    const std::set<ValueId> outside = captured(scope);
+    for (std::size_t i = 0; i < scope.value_count(); ++i) {
+      const auto id = static_cast<ValueId>(i);
+      const std::string name = scope.value(id).name;
+      if (name.empty() || outside.count(id) != 0) continue;
+      const std::string to = renamed(rules, name, [&](RenameWhat what) {
+        return what != RenameWhat::kNode && applies(what, scope, path, id);
+      });
+      value_scopes[to].push_back(path);
+      if (to == name) continue;
+      const char* kind = path.empty() && scope.is_input(id)    ? "input"
+                         : path.empty() && scope.is_output(id) ? "output"
+                                                               : "value";
+      need_free(kind, name, to);
+      values.push_back({&scope, id, {kind, name, to, path}});
+    }
+    for (const NodeId id : scope.nodes()) {
+      std::string& name = scope.node(id).name;
+      if (name.empty()) continue;
+      const std::string to = renamed(rules, name, node_rule);
+      ++node_names[to];
+      if (to == name) continue;
+      need_free("node", name, to);
+      all.push_back({"node", name, to, path});
+      name = to;
+    }
+  });
+  need_used(graph, rules);
+  for (const Renamed& node : all)
+    if (node_names[node.to] > 1) fail(ErrorCode::kUsage, "two nodes would be named '{}'", node.to);
+  for (const ValueChange& change : values) {
+    int count = 0;
+    for (const std::string& scope : value_scopes[change.what.to]) count += related(scope, change.what.scope);
+    if (count > 1) fail(ErrorCode::kUsage, "two values would be named '{}'", change.what.to);
+  }
+  for (const ValueChange& change : values)  // out of each other's way first
+    change.graph->rename(change.id, "pare.renaming." + change.what.from);
+  std::vector<Renamed> result;
+  for (const ValueChange& change : values) {
+    change.graph->rename(change.id, change.what.to);
+    result.push_back(change.what);
+  }
+  result.insert(result.end(), all.begin(), all.end());
+  verify(changed);
+  graph = std::move(changed);
+  return result;
+}
+
+}  // namespace pare
