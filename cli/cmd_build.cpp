@@ -15,6 +15,7 @@
 #include "engine/build/plan/make_plan.h"
 #include "engine/build/plan/memory_plan.h"
 #include "engine/build/precision_choice.h"
+#include "engine/build/profile.h"
 #include "engine/build/refit.h"
 #include "eval/report_render.h"
 #include "graphsurgeon/load.h"

@@ -8,7 +8,6 @@
 #include "graphsurgeon/forms/convert_quantized.h"
 #include "graphsurgeon/forms/qoperator.h"
 #include "graphsurgeon/load.h"
-#include "graphsurgeon/onnx/write.h"
 #include "graphsurgeon/open_checkpoint.h"
 #include "graphsurgeon/simplify.h"
 
@@ -71,11 +70,7 @@ class Convert final : public Command {
     }
     if (count == 0)
       context.warn("nothing was converted: the model has no quantized operators of the other form");
-    const WriteReport written = write_onnx(graph, output_);
-    for (const std::string& why : written.why) context.warn(why);
-    json["output"] = output_;
-    json["opset"] = written.opset;
-    context.print(fmt::format("wrote {} (opset {}, {} bytes)", output_, written.opset, written.bytes));
+    write_model(context, graph, output_);
     return 0;
   }
 
@@ -85,14 +80,9 @@ class Convert final : public Command {
     BuildOptions options;
     options.with_cache = cache_;
     const Graph graph = build_graph(open_checkpoint(path_), options);
-    const WriteReport written = write_onnx(graph, output_);
-    for (const std::string& why : written.why) context.warn(why);
-    Json& json = context.document();
-    json["output"] = output_;
-    json["opset"] = written.opset;
-    json["nodes_after"] = count_nodes(graph);
-    context.print(fmt::format("wrote {} (opset {}, {} nodes, {} bytes)", output_, written.opset,
-                              count_nodes(graph), written.bytes));
+    context.document()["nodes_after"] = count_nodes(graph);
+    context.print(fmt::format("{} nodes", count_nodes(graph)));
+    write_model(context, graph, output_);
     return 0;
   }
 

@@ -1,4 +1,5 @@
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "graphsurgeon/load.h"
@@ -21,9 +22,9 @@ class SurgeonConvertOpset final : public Command {
     args.positional("MODEL", path_, "ONNX file")
         .option("--opset", "N", opset_, "ai.onnx opset of the result, 7 to 27", "export.opset")
         .required()
-        .option("-o,--output", "OUT", output_,
-                "where to write the result (without: only say what would change)")
+        .option("-o,--output", "OUT", output_, "where to write the result (without: as --dry-run)")
         .flag("--no-check", no_check_, "do not compare outputs on generated inputs")
+        .flag("--dry-run", dry_run_, "only say what would change")
         .example("pare surgeon convert-opset new.onnx --opset 13 -o old.onnx");
   }
 
@@ -48,18 +49,14 @@ class SurgeonConvertOpset final : public Command {
     json["checked"] = false;
     json["max_abs_diff"] = json_number(0.0);
     // What is compared is what a reader of the file gets, where it fits into memory twice.
-    WriteReport written;
     if (!no_check_) {
-      const std::string bytes = onnx_bytes(graph, {}, &written);
+      const std::string bytes = onnx_bytes(graph);
       check(before, read_onnx_bytes(std::as_bytes(std::span(bytes)), nullptr, "", "the converted model"),
             context);
     }
-    if (output_.empty()) return 0;
-    written = write_onnx(graph, output_);
-    for (const std::string& why : written.why) context.warn(why);
-    json["output"] = output_;
-    json["bytes"] = written.bytes;
-    context.print(fmt::format("wrote {} (opset {}, {} bytes)", output_, written.opset, written.bytes));
+    const bool dry = output_.empty() || dry_run_;
+    json["dry_run"] = dry;
+    if (!dry) write_model(context, graph, output_);
     return 0;
   }
 
@@ -81,7 +78,7 @@ class SurgeonConvertOpset final : public Command {
 
   std::string path_, output_;
   std::int64_t opset_ = 0;
-  bool no_check_ = false;
+  bool no_check_ = false, dry_run_ = false;
 };
 
 }  // namespace

@@ -64,7 +64,12 @@ class Infer final : public Command {
       return 0;
     }
     auto graph = load_model(path_);
-    const std::vector<Tensor> feed = read_inputs(graph);
+    std::vector<WantedInput> wanted;
+    for (const ValueId id : graph.inputs) {
+      const Value& value = graph.value(id);
+      wanted.push_back({value.name, value.dtype, to_string(value.shape)});
+    }
+    const std::vector<Tensor> feed = input_arrays(wanted, "model", inputs_);
     LowerOptions lower;
     lower.integer = integer_;
     const Lowered lowered = lower_for_cpu(graph, lower);
@@ -82,37 +87,6 @@ class Infer final : public Command {
   }
 
  private:
-  std::vector<Tensor> read_inputs(const Graph& graph) const {
-    std::vector<Tensor> feed(graph.inputs.size());
-    std::vector<const char*> names;
-    for (const ValueId id : graph.inputs) names.push_back(graph.value(id).name.c_str());
-    for (const std::string& text : inputs_) {
-      const std::size_t equals = text.rfind('=');
-      if (equals == std::string::npos || equals == 0)
-        throw make_error(ErrorCode::kUsage, "'{}' is not of the form NAME=FILE.npy", text).at("--input");
-      const std::string wanted = text.substr(0, equals);
-      std::size_t index = 0;
-      while (index < names.size() && names[index] != wanted) ++index;
-      if (index == names.size()) {
-        const std::string near = nearest_word(wanted, names.data(), names.size());
-        std::string hint = "its inputs:";
-        for (const char* known : names) hint += fmt::format(" {}", known);
-        throw make_error(ErrorCode::kUsage, "the model has no input '{}'", wanted)
-            .at("--input")
-            .hint(near.empty() ? hint : fmt::format("did you mean '{}'?", near));
-      }
-      feed[index] = read_npy(text.substr(equals + 1));
-    }
-    for (std::size_t i = 0; i < feed.size(); ++i)
-      if (feed[i].empty()) {
-        const Value& value = graph.value(graph.inputs[i]);
-        throw make_error(ErrorCode::kUsage, "no array for input '{}' ({} {})", value.name,
-                         pare::name(value.dtype), to_string(value.shape))
-            .hint(fmt::format("add --input {}=FILE.npy", value.name));
-      }
-    return feed;
-  }
-
   void report(Context& context, const std::vector<std::string>& names,
               const std::vector<Tensor>& outputs) const {
     Json list = Json::array();

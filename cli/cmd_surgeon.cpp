@@ -4,7 +4,6 @@
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "graphsurgeon/load.h"
-#include "graphsurgeon/onnx/write.h"
 #include "graphsurgeon/passes/passes.h"
 #include "graphsurgeon/simplify.h"
 #include "graphsurgeon/verbs/bisect.h"
@@ -19,8 +18,7 @@ class SurgeonSimplify final : public Command {
 
   void declare(Args& args) override {
     args.positional("MODEL", path_, "ONNX file", false)
-        .option("-o,--output", "OUT", output_,
-                "where to write the result (without: only say what would change)")
+        .option("-o,--output", "OUT", output_, "where to write the result (without: as --dry-run)")
         .option("--without", "PASS", without_, "leave a pass out", "surgery_without")
         .flag("--recognize", recognize_, "also make LayerNormalization, Gelu, Attention ... of their parts",
               "surgery")
@@ -30,13 +28,14 @@ class SurgeonSimplify final : public Command {
         .flag("--no-check", no_check_, "do not compare outputs on generated inputs")
         .option("--tolerance", "RATIO", tolerance_,
                 "of that comparison, relative to the largest value (default 1e-4)")
+        .flag("--dry-run", dry_run_, "only say what would change")
         .example("pare surgeon simplify resnet.onnx -o small.onnx");
   }
 
   int run(Context& context) override {
     if (list_) return list_passes(context);
     if (path_.empty()) throw make_error(ErrorCode::kUsage, "MODEL is missing").hint("Name an ONNX file.");
-    if (!output_.empty()) check_output(output_, {path_});
+    if (!output_.empty() && !dry_run_) check_output(output_, {path_});
     std::vector<std::string> odd;
     Graph graph = load_model(path_, &odd);
     for (const std::string& text : odd) context.warn(text);
@@ -65,14 +64,12 @@ class SurgeonSimplify final : public Command {
           fmt::format("outputs on generated inputs differ by at most {:.3g}", report.check.max_abs_diff));
     else if (!no_check_)
       context.warn("the outputs were not compared: " + report.check.why_not);
-    if (output_.empty()) return 0;
+    const bool dry = output_.empty() || dry_run_;
+    json["dry_run"] = dry;
+    if (dry) return 0;
     WriteOptions write;
     write.opset = static_cast<int>(opset_);
-    const WriteReport written = write_onnx(graph, output_, write);
-    for (const std::string& why : written.why) context.warn(why);
-    json["output"] = output_;
-    json["opset"] = written.opset;
-    context.print(fmt::format("wrote {} (opset {}, {} bytes)", output_, written.opset, written.bytes));
+    write_model(context, graph, output_, write);
     return 0;
   }
 
@@ -119,7 +116,7 @@ class SurgeonSimplify final : public Command {
   std::vector<std::string> without_;
   std::int64_t opset_ = 0;
   double tolerance_ = 0;
-  bool no_check_ = false, recognize_ = false, list_ = false, bisect_ = false;
+  bool no_check_ = false, recognize_ = false, list_ = false, bisect_ = false, dry_run_ = false;
 };
 
 }  // namespace

@@ -149,30 +149,43 @@ std::string device_text(const DeviceFacts& facts) {
   return fmt::format("cuda ({}, {})", facts.name, facts.architecture);
 }
 
-std::vector<Tensor> engine_inputs(const EnginePlan& plan, const std::vector<std::string>& given) {
-  std::vector<Tensor> feed(plan.inputs.size());
+std::vector<Tensor> input_arrays(const std::vector<WantedInput>& wanted, const char* whose,
+                                 const std::vector<std::string>& given) {
+  std::vector<Tensor> feed(wanted.size());
   std::vector<const char*> names;
-  for (const int id : plan.inputs) names.push_back(plan.tensors[static_cast<std::size_t>(id)].name.c_str());
+  for (const WantedInput& input : wanted) names.push_back(input.name.c_str());
   for (const std::string& text : given) {
     const std::size_t equals = text.rfind('=');
     if (equals == std::string::npos || equals == 0)
       throw make_error(ErrorCode::kUsage, "'{}' is not of the form NAME=FILE.npy", text).at("--input");
-    const std::string wanted = text.substr(0, equals);
+    const std::string name = text.substr(0, equals);
     std::size_t index = 0;
-    while (index < names.size() && names[index] != wanted) ++index;
+    while (index < names.size() && names[index] != name) ++index;
     if (index == names.size()) {
-      const std::string near = nearest_word(wanted, names.data(), names.size());
-      throw make_error(ErrorCode::kUsage, "the engine has no input '{}'", wanted)
+      const std::string near = nearest_word(name, names.data(), names.size());
+      std::string hint = "its inputs:";
+      for (const char* known : names) hint += fmt::format(" {}", known);
+      throw make_error(ErrorCode::kUsage, "the {} has no input '{}'", whose, name)
           .at("--input")
-          .hint(near.empty() ? "`pare inspect` lists them" : fmt::format("did you mean '{}'?", near));
+          .hint(near.empty() ? hint : fmt::format("did you mean '{}'?", near));
     }
     feed[index] = read_npy(text.substr(equals + 1));
   }
   for (std::size_t i = 0; i < feed.size(); ++i)
     if (feed[i].empty())
-      throw make_error(ErrorCode::kUsage, "no array for input '{}'", names[i])
+      throw make_error(ErrorCode::kUsage, "no array for input '{}' ({} {})", names[i], name(wanted[i].dtype),
+                       wanted[i].shape)
           .hint(fmt::format("add --input {}=FILE.npy", names[i]));
   return feed;
+}
+
+std::vector<Tensor> engine_inputs(const EnginePlan& plan, const std::vector<std::string>& given) {
+  std::vector<WantedInput> wanted;
+  for (const int id : plan.inputs) {
+    const PlanTensor& t = plan.tensors[static_cast<std::size_t>(id)];
+    wanted.push_back({t.name, t.dtype, to_string(t.dims)});
+  }
+  return input_arrays(wanted, "engine", given);
 }
 
 std::vector<Tensor> random_engine_inputs(const EnginePlan& plan, std::uint64_t seed) {

@@ -44,7 +44,16 @@ class DeviceSessions {
   std::unique_ptr<EngineSessions> sessions_;
 };
 
-// Named arrays of --input in the order of the plan's inputs. Error kUsage as `pare infer` gives.
+// An input that --input gives an array for.
+struct WantedInput {
+  std::string name;
+  DType dtype = DType::kUndefined;
+  std::string shape;
+};
+// The arrays of NAME=FILE.npy in the order of `wanted`. Error kUsage for another form, a name that `whose`
+// (the model, the engine) does not have, and an input without an array.
+std::vector<Tensor> input_arrays(const std::vector<WantedInput>& wanted, const char* whose,
+                                 const std::vector<std::string>& given);
 std::vector<Tensor> engine_inputs(const EnginePlan& plan, const std::vector<std::string>& given);
 
 // Random inputs for `pare bench`.

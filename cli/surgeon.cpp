@@ -6,7 +6,6 @@
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "graphsurgeon/load.h"
-#include "graphsurgeon/onnx/write.h"
 
 namespace pare {
 
@@ -38,11 +37,7 @@ void SurgeonVerb::finish(Context& context, const Graph& graph, int opset) {
   WriteOptions write;
   write.opset = static_cast<int>(opset_);
   if (write.opset == 0 && opset > graph.opset) write.opset = opset;
-  const WriteReport written = write_onnx(graph, output_, write);
-  for (const std::string& why : written.why) context.warn(why);
-  json["output"] = output_;
-  json["opset"] = written.opset;
-  context.print(fmt::format("wrote {} (opset {}, {} bytes)", output_, written.opset, written.bytes));
+  write_model(context, graph, output_, write);
 }
 
 void SurgeonVerb::say_nodes(Context& context, std::int64_t before, std::int64_t after) const {

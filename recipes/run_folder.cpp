@@ -204,12 +204,4 @@ void RunFolder::log(const std::string& line) {
   AppendFile(file("log.txt")).append(fmt::format("{} {}\n", time, line));
 }
 
-bool RunFolder::is_finished(const std::string& path) {
-  const std::string name = join_path(path, "journal.jsonl");
-  if (!path_exists(name)) return false;
-  const std::string text = read_text_file(name, limits::kMaxJournalBytes);
-  return text.size() >= kFinishedLine.size() &&
-         text.compare(text.size() - kFinishedLine.size(), kFinishedLine.size(), kFinishedLine) == 0;
-}
-
 }  // namespace pare

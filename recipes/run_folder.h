@@ -54,9 +54,6 @@ class RunFolder {
   ReportArtefact describe(const std::string& name) const;  // size and SHA-256 of a file in the folder
   void log(const std::string& line);                       // with the time in front; to log.txt
 
-  // Whether a finished run stands at `path` (for messages before work starts).
-  static bool is_finished(const std::string& path);
-
  private:
   void lock();
   void start(Mode mode, const std::string& fingerprint, const std::string& isa_class);

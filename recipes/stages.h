@@ -61,7 +61,6 @@ class RunState {
   const TrtCache* given();         // calibrate.stats is a TensorRT calibration cache; else nullptr
   CalibrationSplit split();
   std::unique_ptr<Dataset> calibration_data(std::int64_t samples);
-  bool has_outcome() const { return outcome_.has_value(); }
   const QuantizeOutcome& outcome() const { return *outcome_; }  // of stage quantize, in this process
   void set_outcome(QuantizeOutcome outcome) { outcome_ = std::move(outcome); }
   void drop_outcome() { outcome_.reset(); }  // nobody after the audit asks for it

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "graphsurgeon/checkpoint/checkpoint.h"
 
 namespace pare {
 

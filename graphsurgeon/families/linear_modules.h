@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/ir/graph.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
 
 namespace pare {

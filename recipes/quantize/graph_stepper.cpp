@@ -96,11 +96,4 @@ const Tensor& GraphStepper::at(std::size_t batch, ValueId value) const {
   return it->second;
 }
 
-std::int64_t GraphStepper::held_bytes() const {
-  std::int64_t bytes = 0;
-  for (const std::map<ValueId, Tensor>& held : held_)
-    for (const auto& entry : held) bytes += static_cast<std::int64_t>(entry.second.bytes());
-  return bytes;
-}
-
 }  // namespace pare

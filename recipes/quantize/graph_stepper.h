@@ -33,7 +33,6 @@ class GraphStepper {
   // Of one batch: inputs of the graph and values that are held. Error kInternal for another.
   const Tensor& at(std::size_t batch, ValueId value) const;
   bool holds(ValueId value) const;
-  std::int64_t held_bytes() const;
 
  private:
   std::vector<ValueId> needed_from(std::size_t position, const std::vector<ValueId>& extra) const;

@@ -14,16 +14,10 @@
 #include "recipes/quantize/quantize_model.h"
 #include "tests/unit/datasets/temporary.h"
 #include "tests/unit/graphsurgeon/text_model.h"
+#include "tests/unit/recipes/normal.h"
 
 namespace pare {
 namespace {
-
-Tensor normal(Dims dims, std::uint64_t seed) {
-  SplitMix random(seed);
-  Tensor t = Tensor::allocate(DType::kF32, std::move(dims));
-  for (std::int64_t i = 0; i < t.size(); ++i) t.mut<float>()[i] = random.normal();
-  return t;
-}
 
 std::string constant(const std::string& dims, const std::string& name, std::int64_t count,
                      std::uint64_t seed) {

@@ -10,16 +10,10 @@
 #include "recipes/study/bisect.h"
 #include "tests/unit/datasets/temporary.h"
 #include "tests/unit/graphsurgeon/text_model.h"
+#include "tests/unit/recipes/normal.h"
 
 namespace pare {
 namespace {
-
-Tensor normal(Dims dims, std::uint64_t seed) {
-  SplitMix random(seed);
-  Tensor t = Tensor::allocate(DType::kF32, std::move(dims));
-  for (std::int64_t i = 0; i < t.size(); ++i) t.mut<float>()[i] = random.normal();
-  return t;
-}
 
 // `first_row`: what the weights of the first input channel are multiplied by.
 std::string weight(const std::string& name, std::uint64_t seed, float first_row) {

@@ -11,16 +11,11 @@
 #include "quant/audit.h"
 #include "recipes/quantize/quantize_model.h"
 #include "tests/unit/graphsurgeon/text_model.h"
+#include "tests/unit/recipes/normal.h"
 
 namespace pare {
 namespace {
 
-Tensor normal(Dims dims, std::uint64_t seed) {
-  SplitMix random(seed);
-  Tensor t = Tensor::allocate(DType::kF32, std::move(dims));
-  for (std::int64_t i = 0; i < t.size(); ++i) t.mut<float>()[i] = random.normal();
-  return t;
-}
 Tensor flag(bool v) { return Tensor::from<std::uint8_t>(DType::kBool, {}, {static_cast<std::uint8_t>(v)}); }
 
 // "<float[8,3,3,3] w = {...}>"
