@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
-#include "engine/build/memory_plan.h"
+#include "engine/build/plan/memory_plan.h"
 
 namespace pare {
 namespace {
