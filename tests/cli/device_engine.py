@@ -74,6 +74,11 @@ def other_machines():
     check(not os.path.exists('x.engine'), 'a refused build leaves nothing')
     result = pare('build', RESNET, '--device', 'cuda', '-o', 'x.engine', env={'PARE_CUDA_MODULE': os.path.abspath('none.so')})
     check(result.code == 5 and 'does not exist' in result.err and 'pare doctor' in result.err, 'no module', result.err)
+    real = os.path.join(os.path.dirname(MODULE), 'pare_cuda.so')
+    if os.path.exists(real) and pare('doctor', '--require', 'cuda', env={'PARE_CUDA_MODULE': real}).code != 0:  # on a machine without a driver
+        for command in (['build', RESNET, '--device', 'cuda', '-o', 'x.engine'], bench):
+            result = pare(*command, env={'PARE_CUDA_MODULE': real})
+            check(result.code == 5 and 'libcuda.so.1' in result.err and 'install the NVIDIA driver' in result.err, 'no driver', result.code, result.err)
 
 
 def profiles():
