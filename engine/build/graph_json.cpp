@@ -250,7 +250,7 @@ class Reader {
   Attribute attribute(const Json& json, int depth) const {
     if (!json.is_object() || json.size() != 1) bad("attribute");
     const std::string key = json.begin().key();
-    const Json& v = json.begin().value();
+    const Json& v = json.front();
     if (key == "i") return integer(v);
     if (key == "f") return real(v);
     if (key == "s") return json_string(json, "s", what_);
