@@ -34,6 +34,14 @@ PARE_HD float decode_e4m3(std::uint8_t code) {
   return bits_float((magnitude == 0x7F ? kQuietNan : code_to_bits<3, 7>(magnitude)) | sign);
 }
 
+// decode_e4m3(encode_e4m3(x)) of 0 <= x <= 448, by a few sums: what scales are rounded by, many at a time.
+PARE_HD float nearest_e4m3(float x) {
+  const std::uint32_t bits = float_bits(x);
+  const float normal = bits_float((bits + 0x7FFFFu + (bits >> 20 & 1)) & 0xFFF00000u);
+  const float small = (x + 0x1.8p14f) - 0x1.8p14f;  // to a multiple of 2^-9
+  return x < 0x1p-6f ? small : normal;
+}
+
 PARE_HD std::uint8_t encode_e4m3fnuz(float value) {
   const std::uint32_t bits = float_bits(value), magnitude = bits & ~kSignBit;
   const std::uint32_t finite = smaller(round_to_code<3, 8>(magnitude), 0x7F);

@@ -14,6 +14,7 @@ namespace pare::quant {
 namespace {
 
 // Calls body(first group, groups, extremes) for 16 groups at a time: the rule of amax needs no more of them.
+// Symmetric formats are given the largest magnitude as both.
 void for_extremes(const GridFormat& format, const RowShape& shape, const float* weight, ThreadPool& pool,
                   const std::function<void(std::int64_t, int, const float*, const float*)>& body) {
   const std::int64_t groups = shape.rows * groups_of(format, shape);
@@ -21,6 +22,7 @@ void for_extremes(const GridFormat& format, const RowShape& shape, const float* 
   const bool even = format.group == 0 || shape.segment % format.group == 0;
   const std::int64_t width = format.group == 0 ? shape.cols : format.group;
   const auto extremes = PARE_SIMD_PICK(search_group_extremes);
+  const auto magnitudes = PARE_SIMD_PICK(search_group_magnitudes);
   const GridSource source{shape, weight, {}};
   pool.parallel_for((groups + kSearchLanes - 1) / kSearchLanes, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
@@ -28,7 +30,12 @@ void for_extremes(const GridFormat& format, const RowShape& shape, const float* 
       const auto n = static_cast<int>(std::min<std::int64_t>(kSearchLanes, groups - first));
       float low[kSearchLanes] = {}, high[kSearchLanes] = {};
       bool good = true;
-      if (even) good = extremes(weight + first * width, n, width, low, high);
+      if (even && format.symmetric) {
+        good = magnitudes(weight + first * width, n, width, high);
+        for (int l = 0; l < n; ++l) low[l] = -high[l];
+      } else if (even) {
+        good = extremes(weight + first * width, n, width, low, high);
+      }
       for (int l = 0; !even && l < n; ++l) {
         const WeightGroup group = group_at(format, source, first + l);
         good &= extremes(group.w, 1, group.n, low + l, high + l);

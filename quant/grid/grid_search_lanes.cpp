@@ -109,9 +109,11 @@ LaneChoice LaneSearch::amax(const float* low, const float* high) const {
   }
   if (format_.scales == DType::kE4M3FN) {
     float levels[kLanes];
-    for (int l = 0; l < kLanes; ++l)
-      levels[l] = static_cast<float>(std::clamp(scales[l] / static_cast<double>(global_), 0x1p-9, 448.0));
-    round_through(DType::kE4M3FN, levels, levels, kLanes);
+    for (int l = 0; l < kLanes; ++l) {
+      const double level = scales[l] / static_cast<double>(global_);
+      const double bounded = level > 0x1p-9 ? level : 0x1p-9;
+      levels[l] = nearest_e4m3(static_cast<float>(bounded < 448 ? bounded : 448));
+    }
     for (int l = 0; l < kLanes; ++l) {
       const float scale = levels[l] * global_;
       choice.scale[l] = largest[l] == 0 || !is_normal(scale) ? global_ : scale;

@@ -388,4 +388,29 @@ bool search_group_extremes(const float* w, std::int64_t groups, std::int64_t wid
   return good;
 }
 
+bool search_group_magnitudes(const float* w, std::int64_t groups, std::int64_t width, float* largest) {
+  constexpr int kTogether = F32::kLanes;
+  bool good = true;
+  std::int64_t g = 0;
+  for (; width % kTogether == 0 && g + kTogether <= groups; g += kTogether) {
+    F32 least[kTogether], odd = F32::zero();  // of -|x|
+    for (int k = 0; k < kTogether; ++k) {
+      least[k] = F32::zero();
+      for (std::int64_t i = 0; i < width; i += kTogether) {
+        const F32 x = F32::load(w + (g + k) * width + i);
+        least[k] = min(F32::zero() - abs(x), least[k]);
+        odd = odd + (x - x);  // NaN if x is no number
+      }
+    }
+    (F32::zero() - least_lanes(least)).store(largest + g);
+    good &= sum(odd) == 0;
+  }
+  for (; g < groups; ++g) {
+    float low = 0, high = 0;
+    good &= search_extremes(w + g * width, width, &low, &high);
+    largest[g] = -low > high ? -low : high;
+  }
+  return good;
+}
+
 }  // namespace pare::PARE_SIMD

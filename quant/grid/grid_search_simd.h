@@ -100,6 +100,9 @@ PARE_SIMD_DECLARE(void search_scale(const float* in, float factor, std::int64_t 
 PARE_SIMD_DECLARE(bool search_group_extremes(const float* w, std::int64_t groups, std::int64_t width,
                                              float* low, float* high))
 // Extremes of w[0, n), extended to hold 0. False, and the extremes undefined, if one is NaN or infinite.
+// The same of the largest magnitude, all that symmetric formats ask for: half the work.
+PARE_SIMD_DECLARE(bool search_group_magnitudes(const float* w, std::int64_t groups, std::int64_t width,
+                                               float* largest))
 PARE_SIMD_DECLARE(bool search_extremes(const float* w, std::int64_t n, float* low, float* high))
 
 }  // namespace pare

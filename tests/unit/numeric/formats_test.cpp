@@ -285,5 +285,20 @@ INSTANTIATE_TEST_SUITE_P(All, IntegerFormat,
                                          DType::kU4, DType::kI2, DType::kU2),
                          [](const auto& p) { return std::string(name(p.param)); });
 
+// Every code, every middle between two and its neighbours, and numbers in between, from 0 to 448.
+TEST(Formats, E4M3WithoutCodesIsE4M3) {
+  for (int code = 0; code < 0x7E; ++code) {
+    const float here = decode_e4m3(static_cast<std::uint8_t>(code));
+    const float next = decode_e4m3(static_cast<std::uint8_t>(code + 1)), middle = (here + next) / 2;
+    for (const float x : {here, next, middle, std::nextafter(middle, 0.0f), std::nextafter(middle, 1e9f),
+                          std::nextafter(here, 1e9f), std::nextafter(next, 0.0f)})
+      EXPECT_EQ(nearest_e4m3(x), decode_e4m3(encode_e4m3(x))) << x;
+  }
+  for (std::uint32_t bits = 0; bits <= float_bits(448.0f); bits += 9973) {
+    const float x = bits_float(bits);
+    ASSERT_EQ(nearest_e4m3(x), decode_e4m3(encode_e4m3(x))) << x;
+  }
+}
+
 }  // namespace
 }  // namespace pare
