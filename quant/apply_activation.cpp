@@ -6,6 +6,7 @@
 #include "calib/ranges.h"
 #include "engine/base/error.h"
 #include "engine/ir/block_scales.h"
+#include "engine/ir/token_scales.h"
 #include "engine/numeric/table.h"
 #include "quant/placement/activation.h"
 
@@ -191,7 +192,7 @@ class BlockWriter final : public OpWriter {
 void write_blocks(Graph& graph, const ActivationSite& site, const ActivationPlan& plan, const Pair& pair) {
   const Shape shape = graph.value(site.value).shape;
   const BlockScales blocks{site.format.dtype, site.format.scales, activation_axis(graph, site),
-                           site.format.block};
+                           site.format.block, site.format.fitted};
   ValueId global = ValueId::kNone;
   if (blocks.scales == DType::kE4M3FN)
     global = graph.add_constant(pair.base + "_global_scale", Tensor::scalar(plan.scale));
@@ -199,6 +200,15 @@ void write_blocks(Graph& graph, const ActivationSite& site, const ActivationPlan
   const BlockCodes codes = write_block_quantize(writer, pair.source, shape, global, blocks);
   Node dq = dequantize_node(pair, codes.codes, codes.scale, ValueId::kNone);
   dq.attrs = block_dequantize_attributes(blocks, shape.rank());
+  writer.chain().add(std::move(dq));
+}
+
+void write_tokens_with_zero_points(Graph& graph, const ActivationSite& site, const Pair& pair) {
+  const Shape shape = graph.value(site.value).shape;
+  BlockWriter writer(graph, pair);
+  const TokenCodes token = write_token_quantize(writer, pair.source, shape, activation_axis(graph, site));
+  Node dq = dequantize_node(pair, token.codes, token.scale, token.zero);
+  dq.attrs = token.attributes;
   writer.chain().add(std::move(dq));
 }
 
@@ -253,6 +263,8 @@ void apply_activation(Graph& graph, const ActivationSite& site, const Activation
     write_static(graph, site, plan, pair);
   else if (site.format.granularity == Granularity::kTensor && !site.format.symmetric)
     write_dynamic_uint8(graph, site, pair);
+  else if (!site.format.symmetric)
+    write_tokens_with_zero_points(graph, site, pair);
   else
     write_dynamic(graph, site, pair);
   if (pair.result != site.value)

@@ -9,6 +9,8 @@
 // QuantizeLinear and DequantizeLinear with this s. Per tensor: over all of x (opset 13; FP8 19; 16 bits 21).
 // Per token: for each row of the axis that is summed over, which is one block then (opset 21).
 //
+// Dynamic uint8 with a zero point, per token: engine/ir/token_scales.h (opset 21).
+//
 // Blocks: scales made at run time in E4M3 below the plan's scale, or powers of two
 // (engine/ir/block_scales.h).
 //

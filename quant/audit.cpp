@@ -80,7 +80,8 @@ class Auditor {
       const Node* dq = dequantizer(use, name);
       if (dq == nullptr) continue;
       const NodeId q_id = back_->producer(dq->in[0]);
-      const bool uint8 = site.format.dynamic && !site.format.symmetric;
+      const bool uint8 =
+          site.format.dynamic && !site.format.symmetric && site.format.granularity == Granularity::kTensor;
       const char* const wanted = uint8 ? "DynamicQuantizeLinear" : "QuantizeLinear";
       if (q_id == NodeId::kNone || back_->node(q_id).op != wanted) {
         complain(name, fmt::format("its DequantizeLinear does not follow a {}", wanted));

@@ -84,6 +84,10 @@ void check_export(const std::string& form, const quant::Spec& spec) {
     if (spec.activations.active() && form != "compressed_tensors" && form != "modelopt")
       refuse(form, "holds weights beside float activations",
              "compressed_tensors or modelopt, or a scheme for weights alone");
+    const auto fitted = [](const quant::Rule& rule) { return rule.activations && rule.activations->fitted; };
+    if (spec.activations.fitted || std::any_of(spec.rules.begin(), spec.rules.end(), fitted))
+      refuse(form, "has no word for scales of inputs by least error",
+             "leave quantize.activations.search out, or export qdq_onnx");
     return;
   }
   if (std::none_of(std::begin(kForms), std::end(kForms), [&](const char* known) { return form == known; }))

@@ -70,6 +70,7 @@ void apply(const ActivationSpec& a, quant::Format& format) {
     format.dynamic = format.granularity == quant::Granularity::kToken;
   }
   if (a.dynamic) format.dynamic = *a.dynamic;
+  if (!a.search.empty()) format.fitted = a.search == "mse";
   set_symmetric(format, a.symmetric);
 }
 
@@ -77,7 +78,8 @@ bool says(const WeightSpec& w) {
   return !w.format.empty() || !w.granularity.empty() || w.group_size > 0 || w.symmetric.has_value();
 }
 bool says(const ActivationSpec& a) {
-  return !a.format.empty() || !a.granularity.empty() || a.symmetric.has_value() || a.dynamic.has_value();
+  return !a.format.empty() || !a.granularity.empty() || a.symmetric.has_value() || a.dynamic.has_value() ||
+         !a.search.empty();
 }
 
 quant::Rule rule_of(const RuleSpec& recipe, const quant::Spec& base) {

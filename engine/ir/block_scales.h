@@ -7,9 +7,17 @@
 //   F32   s = max(m / L, 2^-126): FP8 groups of 128
 //   code  QuantizeLinear(x, s; axis, block_size)
 //
+// `fitted`: of a few scales for a block the one whose codes have the least squared error, the one above first
+// (it stays where others are no better, and where something is NaN):
+//
+//   E4M3  m / (L t), t = 1, 2/3 (the two of Four Over Six), .75, .8, .85, .925, 1.08, 1.16
+//   E8M0  2^floor(log2 m) over the largest power of two among the codes, and twice that; FP8 codes: as above,
+//         and half of it
+//   F32   s 2^(k / 8), k = 0 ... 7
+//
 // A size along the axis that B does not divide is padded with zeros for m; its last block is short. NaN
 // anywhere in a block makes its scale NaN. Sources: ONNX QuantizeLinear-24; OCP MX 1.0; TensorRT's
-// TRT_FP4DynamicQuantize; compressed-tensors' rule for MXFP4 scales.
+// TRT_FP4DynamicQuantize; compressed-tensors' rule for MXFP4 scales; Four Over Six (arXiv 2512.02010).
 #pragma once
 
 #include <vector>
@@ -22,6 +30,7 @@ struct BlockScales {
   DType codes = DType::kE2M1;
   DType scales = DType::kE4M3FN;  // or E8M0, F32
   std::int64_t axis = -1, block = 16;
+  bool fitted = false;  // scales by least squared error
 };
 
 // Where the operators go.

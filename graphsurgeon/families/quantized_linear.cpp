@@ -16,6 +16,7 @@
 
 #include "engine/base/error.h"
 #include "engine/ir/block_scales.h"
+#include "engine/ir/token_scales.h"
 #include "engine/numeric/convert.h"
 #include "engine/numeric/table.h"
 #include "graphsurgeon/families/builder.h"
@@ -237,9 +238,16 @@ ValueId NetBuilder::quantized_value(ValueId x, const QuantizedLinear& layer, con
     const std::vector<ValueId> q = ops("DynamicQuantizeLinear", {x}, 3, {}, base + "_DynamicQuantizeLinear");
     return op("DequantizeLinear", {q[0], q[1], q[2]}, {}, base + "_DequantizeLinear");
   }
+  if (!format.symmetric && format.group == 0) {  // int8 with a zero point is uint8 with one 128 higher
+    Shape shape(std::vector<Dim>(static_cast<std::size_t>(last), Dim::named("rows")));
+    shape.dims.push_back(Dim::of(layer.ins));
+    InputWriter writer(*this, module);
+    const TokenCodes token = write_token_quantize(writer, x, shape, last);
+    return op("DequantizeLinear", {token.codes, token.scale, token.zero}, token.attributes,
+              base + "_DequantizeLinear");
+  }
   if (!format.symmetric)
-    throw make_error(ErrorCode::kUnsupported,
-                     "dynamic inputs with zero points for each token are not computed")
+    throw make_error(ErrorCode::kUnsupported, "dynamic groups of inputs with zero points are not computed")
         .at(fmt::format("layer '{}'", module));
   // The largest magnitude of the tensor, a token, or a group of its values.
   ValueId rows = x;

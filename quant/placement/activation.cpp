@@ -31,12 +31,17 @@ void check_activation(const Format& f) {
   if (f.granularity == Granularity::kChannel && f.dynamic)
     throw make_error(ErrorCode::kUnsupported, "dynamic scales per channel are not available")
         .hint("granularity: token or tensor");
-  if (f.dynamic && !f.symmetric && (f.granularity != Granularity::kTensor || f.dtype != DType::kU8))
-    throw make_error(ErrorCode::kUnsupported, "dynamic quantization with zero points is uint8, per tensor")
-        .hint("symmetric: true, or format uint8 with granularity tensor");
-  if (f.granularity == Granularity::kToken && !info.is_signed)  // zero points as many as scales
+  const bool per_row = f.granularity == Granularity::kTensor || f.granularity == Granularity::kToken;
+  if (f.dynamic && !f.symmetric && (!per_row || f.dtype != DType::kU8))
+    throw make_error(ErrorCode::kUnsupported,
+                     "dynamic quantization with zero points is uint8, per tensor or token")
+        .hint("symmetric: true, or format uint8 with granularity tensor or token");
+  if (f.granularity == Granularity::kToken && f.symmetric && !info.is_signed)
     throw make_error(ErrorCode::kUnsupported, "scales per token are for signed codes, not {}", info.name)
-        .hint("format: int8");
+        .hint("format: int8, or symmetric: false");
+  if (f.fitted && f.granularity != Granularity::kBlock)
+    throw make_error(ErrorCode::kUnsupported, "scales of least error at run time are for blocks")
+        .hint("leave quantize.activations.search out");
   if (f.granularity == Granularity::kBlock && info.is_integer())
     throw make_error(ErrorCode::kUnsupported, "activations are not quantized to {} in blocks", info.name)
         .hint("granularity: tensor, channel or token");

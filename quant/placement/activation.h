@@ -7,6 +7,7 @@
 //   int4, uint4, E5M2
 //   any of these       channel          static    yes    no            no: one scale for a whole activation
 //   uint8, asymmetric  tensor           dynamic   yes    yes           no
+//   uint8, asymmetric  token            dynamic   yes    yes           no
 //   int8, E4M3 ...     tensor or token  dynamic   yes    yes           no: only FP4 and MXFP8 in blocks
 //
 // The targets' own columns are in target_rules.h.

@@ -139,6 +139,7 @@ std::string to_string(const Format& format) {
   if (format.scales == DType::kE4M3FN) text += ", two levels of scales";
   if (format.scales != DType::kF32) text += fmt::format(", scales {}", name(format.scales));
   if (format.dynamic) text += ", dynamic";
+  if (format.fitted) text += ", scales of least error";
   return text;
 }
 

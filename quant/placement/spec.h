@@ -33,6 +33,7 @@ struct Format {
   int bits = 0;           // integers: fewer than the type holds (3, in int4); 0: all of them
   bool positive = false;  // scales above zero only
   bool dynamic = false;   // activations: scales are computed at run time
+  bool fitted = false;    // activations in blocks: scales of least error at run time (block_scales.h)
   bool asked = false;     // the block size was asked for by name: another one is an error
   int rows = 1;           // kBlock, weights of linear layers: outputs that share a block's scale (FP8: 128)
 

@@ -25,6 +25,7 @@ std::string tensorrt_refuses(const Format& f, Role role) {
     if (f.dynamic && !block)
       return fmt::format("TensorRT makes scales at run time for blocks only, not per {}",
                          name(f.granularity));
+    if (f.fitted) return "TensorRT makes the scales of blocks from their largest magnitudes";
     if (f.dtype == DType::kI4) return "TensorRT has int4 for weights only";
     if (f.granularity == Granularity::kChannel) return "TensorRT has one scale for a whole activation";
     if (block && f.dtype == DType::kI8) return "TensorRT has no blocks of int8";

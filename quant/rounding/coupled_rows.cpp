@@ -11,8 +11,8 @@
 namespace pare::quant {
 namespace {
 
-// HO in `order`, damped by 0.01 of its mean diagonal: R of R R^T, [m][m]. Empty: it cannot be factored.
-std::vector<double> factor_of(const Gram& outputs, const std::vector<std::int64_t>& order) {
+// HO in `order`, damped by a part of its mean diagonal: R of R R^T, [m][m]. Empty: it cannot be factored.
+std::vector<double> factor_of(const Gram& outputs, const std::vector<std::int64_t>& order, double damp) {
   const std::int64_t m = outputs.n;
   double mean = 0;
   for (std::int64_t i = 0; i < m; ++i) mean += outputs.at(0, i, i) / static_cast<double>(m);
@@ -22,7 +22,7 @@ std::vector<double> factor_of(const Gram& outputs, const std::vector<std::int64_
     for (std::int64_t j = 0; j < m; ++j)
       h[static_cast<std::size_t>(i * m + j)] =
           outputs.at(0, order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]) / mean +
-          (i == j ? 0.01 : 0.0);
+          (i == j ? damp : 0.0);
   if (!factor_upper(h.data(), m)) return {};
   return h;
 }
@@ -36,7 +36,7 @@ class Coupled {
     std::stable_sort(order_.begin(), order_.end(), [&](std::int64_t a, std::int64_t b) {
       return in_.outputs->at(0, a, a) > in_.outputs->at(0, b, b);
     });
-    factor_ = factor_of(*in_.outputs, order_);
+    factor_ = factor_of(*in_.outputs, order_, options.output_damp);
   }
 
   bool usable() const { return !factor_.empty(); }

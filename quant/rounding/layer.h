@@ -54,6 +54,7 @@ struct LayerProblem {
 struct LayerOptions {
   std::string method = "auto";
   double damp = 0.01;
+  double output_damp = 0.01;  // of the moments of output gradients: larger ones make outputs more alike
   ColumnOrder order = ColumnOrder::kDiagonal;
   RoundingOptions rounding;
   std::function<void(double share)> advance;  // of the layer's work that is done, bit by bit, from any thread

@@ -61,6 +61,10 @@ void describe_activations(Fields& f, ActivationSpec& a) {
          a.calibrator);
   f.maybe_boolean({.key = "symmetric", .doc = "no zero point"}, a.symmetric);
   f.maybe_boolean({.key = "dynamic", .doc = "scales are made at run time; no calibration"}, a.dynamic);
+  f.text({.key = "search",
+          .doc = "how blocks find their scales at run time; mse: of a few the one of least error",
+          .choices = {"amax", "mse"}},
+         a.search);
 }
 
 void describe_match(Fields& f, MatchSpec& m) {

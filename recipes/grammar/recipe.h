@@ -45,6 +45,7 @@ struct ActivationSpec {
   std::string calibrator;   // minmax | entropy | percentile(P) | mse | auto
   std::optional<bool> symmetric;
   std::optional<bool> dynamic;  // scales at run time; per token they always are
+  std::string search;           // amax | mse: scales of blocks at run time
 };
 
 struct MatchSpec {  // every key given must match; in a list any may; "re:" is a full match

@@ -6,10 +6,11 @@
 //
 // PART 1, 2, 3: windows [FIT (PART - 1), FIT PART) of 512 tokens of the calibration text. WINDOWS of the
 // other text are judged (0: all). JOB: SCHEME:METHOD[:OPTION,...] of the table below; Options: inputs,
-// model (objective), rotate, scaling=awq, kv (an FP8 cache), ridge=, part=, fit= ..., threads= (what one row
-// runs on; not part of its name). Second moments and the float model's logits are had once for all jobs. A
-// row that is in OUT.jsonl already is left out. An argument `together` among the jobs: rows run beside each
-// other, as many as the processors have room for; where it is missing a row has all processors.
+// model (objective), rotate, scaling=awq, kv (an FP8 cache), zeros and fitted (activations with zero points,
+// with searched scales), ridge=, odamp=, alpha=, part=, fit= ..., threads= (what one row runs on; not part of
+// its name). Second moments and the float model's logits are had once for all jobs. A row that is in
+// OUT.jsonl already is left out. An argument `together` among the jobs: rows run beside each other, as many
+// as the processors have room for; where it is missing a row has all processors.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -283,6 +284,8 @@ void measure(Shared& shared, const Job& job, std::int64_t part, std::int64_t fit
   q.ignore = {"re:.*lm_head.*"};
   q.share = {"qkv", "gate_up"};
   q.activations.calibrator = "minmax";
+  if (job.has("zeros")) q.activations.symmetric = false;
+  if (job.has("fitted")) q.activations.search = "mse";
   if (job.has("kv")) q.kv_cache = "fp8";
   for (const std::string& option : job.options)
     if (option.rfind("cal=", 0) == 0) q.activations.calibrator = option.substr(4);
@@ -294,6 +297,8 @@ void measure(Shared& shared, const Job& job, std::int64_t part, std::int64_t fit
   choices.in_order.rounded = !job.has("unrounded");
   for (const std::string& option : job.options) {
     if (option.rfind("ridge=", 0) == 0) choices.in_order.ridge = std::stod(option.substr(6));
+    if (option.rfind("alpha=", 0) == 0) choices.alpha = std::stod(option.substr(6));
+    if (option.rfind("odamp=", 0) == 0) choices.solve.layer.output_damp = std::stod(option.substr(6));
     if (option.rfind("scaling=", 0) == 0) choices.scaling = option.substr(8);
     if (option.rfind("effort=", 0) == 0) choices.solve.layer.rounding.effort = std::stoi(option.substr(7));
   }

@@ -120,6 +120,19 @@ with workplace() as folder:
             check(scale['shape'] == [3, 2], name, scale)
             same_as_reported(folder, name, out, report)
 
+    # A scale and a zero point a token, which a checkpoint can say; scales of blocks by least error, which it cannot.
+    zeros = ('--set', 'quantize.activations.symmetric=false')
+    symmetric, (out, report) = run(folder, 'tokens', scheme='W8A8')[1], run(folder, 'tokens-zeros', *zeros, scheme='W8A8')
+    if report:
+        inputs = config_of(out)['config_groups']['group_0']['input_activations']
+        check(inputs['strategy'] == 'token' and inputs['dynamic'] and not inputs['symmetric'], 'tokens-zeros', inputs)
+        same_as_reported(folder, 'tokens-zeros', out, report)
+        check(report['metrics']['kl'] < symmetric['metrics']['kl'], 'tokens-zeros', report['metrics'], symmetric['metrics'])
+    fitted = ('--set', 'quantize.activations.search=mse')
+    amax, mse = (run(folder, name, *more, scheme='mxfp4_w4a4', export='qdq_onnx')[1] for name, more in (('amax', ()), ('mse', fitted)))
+    check(amax and mse and mse['metrics']['kl'] != amax['metrics']['kl'], 'search: mse', amax.get('metrics'), mse.get('metrics'))
+    run(folder, 'mse-checkpoint', *fitted, scheme='mxfp4_w4a4', code=2, says='least error')
+
     # What errors do to predictions: other codes than by layer outputs, the same for any number of threads, and said before.
     files = {}
     for name, options, keys in (('layer', (), {}), ('model-1', ('--threads', '1'), {'more': 'objective: model'}),

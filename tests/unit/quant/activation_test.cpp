@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "engine/base/error.h"
 #include "engine/ir/schema.h"
@@ -58,8 +59,10 @@ std::vector<float> samples() {
   return x;
 }
 
-std::vector<float> quantized(const Format& format, const ActivationPlan& plan, const std::vector<float>& x) {
-  Graph g = passes_through(format.granularity == Granularity::kToken);
+// `rows`: of the last axis, which a product sums over.
+std::vector<float> quantized(const Format& format, const ActivationPlan& plan, const std::vector<float>& x,
+                             bool rows) {
+  Graph g = passes_through(rows);
   ActivationSite site;
   site.value = g.inputs[0];
   site.uses = {{g.nodes()[0], 0}};
@@ -71,6 +74,10 @@ std::vector<float> quantized(const Format& format, const ActivationPlan& plan, c
   Session session(std::make_shared<Graph>(g), {&pool, true, false});
   const std::vector<Tensor> out = session.run({Tensor::from(DType::kF32, {2, kRows, kWidth}, x)});
   return {out[0].as<float>(), out[0].as<float>() + out[0].size()};
+}
+
+std::vector<float> quantized(const Format& format, const ActivationPlan& plan, const std::vector<float>& x) {
+  return quantized(format, plan, x, format.granularity == Granularity::kToken);
 }
 
 Format format(DType dtype, Granularity granularity, bool symmetric, bool dynamic) {
@@ -191,6 +198,27 @@ TEST(ActivationForms, DynamicPerToken) {
   }
 }
 
+// Rows of one sign use all 256 codes; a row of zeros stays.
+TEST(ActivationForms, DynamicPerTokenWithZeroPoints) {
+  std::vector<float> x = samples();
+  for (std::size_t i = 2 * kWidth; i < 3 * kWidth; ++i) x[i] = 0.25f + std::fabs(x[i]);
+  for (std::size_t i = 3 * kWidth; i < 4 * kWidth; ++i) x[i] = -0.25f - std::fabs(x[i]);
+  const std::vector<float> y = quantized(format(DType::kU8, Granularity::kToken, false, true), {}, x);
+  for (std::size_t row = 0; row < x.size(); row += kWidth) {
+    float high = 0, low = 0;
+    for (std::size_t i = row; i < row + kWidth; ++i) high = std::max(high, x[i]), low = std::min(low, x[i]);
+    const float s = std::max((high - low) / 255.0f, 0x1p-126f), z = std::nearbyintf(-(low / s));
+    EXPECT_TRUE(z >= 0 && z <= 255);
+    for (std::size_t i = row; i < row + kWidth; ++i) {
+      ASSERT_EQ(y[i], by_the_book(x[i], s, z, 0, 255)) << i;
+      ASSERT_LE(std::fabs(y[i] - x[i]), 0.5001f * s) << i;  // nothing is clipped by more than rounding z
+    }
+  }
+  x[4] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> with_nan = quantized(format(DType::kU8, Granularity::kToken, false, true), {}, x);
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(std::isnan(with_nan[i]), i < kWidth) << i;
+}
+
 // What a token is depends on who reads: the axis that is summed over, which must be known.
 TEST(ActivationForms, TokensFollowTheSum) {
   Node product;
@@ -267,6 +295,57 @@ TEST(ActivationForms, BlocksMakeTheirScalesAtRunTime) {
   }
 }
 
+double squared_error(const std::vector<float>& x, const std::vector<float>& y, std::size_t begin,
+                     std::size_t end) {
+  double sum = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    const double e = static_cast<double>(x[i]) - static_cast<double>(y[i]);
+    sum += e * e;
+  }
+  return sum;
+}
+
+// No block is worse than with the scale of its largest magnitude, and the codes are still those of its type:
+// quantizing the result again with scales of least error changes nothing.
+TEST(ActivationForms, FittedBlocksLoseLess) {
+  constexpr std::size_t kTokens = 2 * kRows;
+  const std::vector<float> x = samples();
+  struct Row {
+    DType codes, scales;
+    bool gains;  // somewhere in these samples
+  };
+  for (const Row& row : {Row{DType::kE2M1, DType::kE4M3FN, true}, Row{DType::kE2M1, DType::kE8M0, false},
+                         Row{DType::kE4M3FN, DType::kE8M0, false}, Row{DType::kE4M3FN, DType::kF32, true}}) {
+    Format f = format(row.codes, Granularity::kBlock, true, row.scales != DType::kE4M3FN);
+    f.block = 4;
+    f.scales = row.scales;
+    ActivationPlan plan;
+    plan.scale = 0.0078125f;
+    const std::vector<float> plain = quantized(f, plan, x, true);
+    f.fitted = true;
+    EXPECT_NE(to_string(f).find("least error"), std::string::npos);
+    const std::vector<float> fitted = quantized(f, plan, x, true);
+    double before = 0, after = 0;
+    for (std::size_t block = 0; block < kTokens * kWidth; block += 4) {
+      const double a = squared_error(x, plain, block, block + 4),
+                   b = squared_error(x, fitted, block, block + 4);
+      EXPECT_LE(b, a * 1.000001) << name(row.codes) << " " << name(row.scales) << " " << block;
+      before += a;
+      after += b;
+    }
+    if (row.gains) {
+      EXPECT_LT(after, before);
+    }
+    if (row.scales != DType::kF32) {
+      EXPECT_EQ(quantized(f, plan, fitted, true), fitted) << name(row.codes) << " " << name(row.scales);
+    }
+    std::vector<float> bad = x;
+    bad[5] = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> with_nan = quantized(f, plan, bad, true);
+    for (std::size_t i = 0; i < bad.size(); ++i) EXPECT_EQ(std::isnan(with_nan[i]), i < kWidth) << i;
+  }
+}
+
 TEST(CheckActivation, WhatATargetCannotHoldIsSaidBeforeAnyWork) {
   const auto f = format;
   const Granularity tensor = Granularity::kTensor, channel = Granularity::kChannel,
@@ -281,7 +360,7 @@ TEST(CheckActivation, WhatATargetCannotHoldIsSaidBeforeAnyWork) {
       {f(DType::kE5M2, tensor, true, false), Target::kTensorRT, "TensorRT has no float8_e5m2"},
       {f(DType::kI8, token, true, false), Target::kPare, "made at run time"},
       {f(DType::kI8, channel, true, true), Target::kPare, "dynamic scales per channel"},
-      {f(DType::kU8, token, false, true), Target::kPare, "zero points is uint8, per tensor"},
+      {f(DType::kI8, token, false, true), Target::kPare, "zero points is uint8, per tensor or token"},
       {f(DType::kU8, token, true, true), Target::kPare, "scales per token are for signed codes"},
       {f(DType::kE4M3FN, tensor, false, false), Target::kPare, "has no zero point"},
       {f(DType::kI32, tensor, true, false), Target::kPare, "not quantized to int32"},
