@@ -237,6 +237,7 @@ QuantizeChoices quantize_choices(const QuantizeSpec& recipe) {
   choices.rank = recipe.rank;
   choices.inputs = recipe.inputs;
   choices.objective = recipe.objective;
+  if (recipe.output_damp) choices.solve.layer.output_damp = *recipe.output_damp;
   choices.scaling = recipe.scaling;
   choices.rotate = recipe.rotate;
   choices.bias_correction = recipe.bias_correction;

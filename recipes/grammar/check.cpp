@@ -169,6 +169,8 @@ class Checker {
              "use method: smoothquant");
     if (q.damp && !uses("gptq"))
       refuse("quantize.damp", fmt::format("'damp' has no meaning for method {}", q.method), "");
+    if (q.output_damp && q.objective != "model")
+      refuse("quantize.output_damp", "'output_damp' has no meaning for objective layer", "objective: model");
     if (q.act_order && !uses("gptq"))
       refuse("quantize.act_order", fmt::format("'act_order' has no meaning for method {}", q.method), "");
     if (!q.column_order.empty() && !uses("gptq"))

@@ -149,6 +149,12 @@ void describe_quantize(Fields& f, QuantizeSpec& q) {
                  "model's predictions",
           .choices = {"layer", "model"}},
          q.objective);
+  f.maybe_number({.key = "output_damp",
+                  .doc = "objective model: share of the mean diagonal added to moments of output gradients; "
+                         "absent: 0.01",
+                  .min = 0,
+                  .max = 1e6},
+                 q.output_damp);
   f.text({.key = "scaling",
           .doc = "factors a channel, before codes are chosen by the method",
           .choices = {"awq", "smoothquant", "equalize"}},

@@ -81,8 +81,9 @@ struct QuantizeSpec {
   std::string kv_cache;         // of language models: fp8 | int8; "": stays float
   std::string inputs =
       "float";  // what layers are solved for: inputs of the float model | of the quantized one
-  std::string objective = "layer";  // what weight errors are measured by: the layer's output | the model's
-  std::string scaling;              // channel factors before other methods: "" | awq | smoothquant | equalize
+  std::string objective = "layer";    // what weight errors are measured by: the layer's output | the model's
+  std::optional<double> output_damp;  // of objective model: evens out what outputs count
+  std::string scaling;  // channel factors before other methods: "" | awq | smoothquant | equalize
   bool rotate = false;
   std::optional<bool> bias_correction;
   std::optional<bool> act_order;

@@ -215,7 +215,7 @@ std::string describe(const quant::Placement& unit, const LayerGrams& grams, cons
         hash.update_number(gram->count);
         hash.update(std::as_bytes(std::span<const double>(gram->sums)));
       }
-  return fmt::format("{} {} {} {}", options.searched, options.layer.damp,
+  return fmt::format("{} {} {} {} {}", options.searched, options.layer.damp, options.layer.output_damp,
                      static_cast<int>(options.layer.order), any ? hex(hash.finish()) : std::string());
 }
 

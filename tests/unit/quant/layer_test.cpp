@@ -617,6 +617,13 @@ TEST(CoupledRows, LowerTheLossThatOutputsHaveTogether) {
       const LayerSolution again = solve_layer(problem, options, two);
       EXPECT_EQ(again.codes, together.codes);
       EXPECT_EQ(again.grid.scales, together.grid.scales);
+      options.output_damp = 1;  // in between; without end, outputs are alike
+      EXPECT_LT(coupled_loss(w, f, solve_layer(problem, options, one), g, outputs, one),
+                coupled_loss(w, f, alone, g, outputs, one));
+      options.output_damp = 1e12;
+      if (f.scales != DType::kE4M3FN) {  // two levels: one global scale for all blocks of rows
+        EXPECT_EQ(solve_layer(problem, options, one).codes, alone.codes);
+      }
     }
 }
 
