@@ -311,6 +311,7 @@ std::vector<KernelSource> generated_kernels(const EnginePlan& plan, const PlanLa
     case LayerKind::kGemm:
       take("pingpong", pingpong_kernels);
       take("stream", stream_kernels);
+      take("strip", strip_kernels);
       take("window", window_kernels);
       take("shared_tile", shared_tile_kernels);
       take("wgmma", wgmma_kernels);

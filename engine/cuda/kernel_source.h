@@ -71,7 +71,9 @@ std::vector<KernelSource> stream_kernels(const EnginePlan& plan, const PlanLayer
 // Convolutions of stride 1 on wgmma whose windows overlap in shared memory: small pixels, 3x3 layers.
 std::vector<KernelSource> window_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                          std::string& why_not);
-// The same where two or three warpgroups share a tile, which is larger and finished by all of them.
+// The same with weights that stay and images that stream through.
+std::vector<KernelSource> strip_kernels(const EnginePlan& plan, const PlanLayer& layer, std::string& why_not);
+// Large products where two or three warpgroups share a tile, which is larger and finished by all of them.
 std::vector<KernelSource> shared_tile_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                               std::string& why_not);
 std::vector<KernelSource> attention_kernels(const EnginePlan& plan, const PlanLayer& layer,

@@ -1,28 +1,62 @@
 // Convolutions with stride 1 whose windows lie in shared memory: a block takes some rows of an image, with
 // what the windows reach over, and wgmma reads the operands of every tap out of that one copy. An image's
 // first layer after space-to-depth (pixels of 16 bytes) and 3x3 layers.
-//
-// Without swizzling, wgmma reads an operand by pieces of 8 rows of 16 bytes, which stand anywhere. With
-// pixels one after the other, 16 bytes of each (a plane for each 16 bytes of channels), eight neighbouring
-// pixels are such a piece, and so are the eight that begin one pixel later: all windows overlap in memory and
-// none is copied. Rows of the tile are therefore pixels of the padded image row after row; what stands over
-// the edge is computed and not stored.
+// window_code.h says how they lie there.
 #include <algorithm>
 #include <cmath>
 
 #include "engine/base/error.h"
-#include "engine/cuda/wgmma_code.h"
+#include "engine/cuda/window_code.h"
 
 namespace pare::cuda {
-namespace {
 
-const char* kText = R"CUDA(
+const char* window_helpers() {
+  return R"CUDA(
 __device__ __forceinline__ void copy_(u32 to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
 }
 // Neighbours along k stand `across` bytes apart, the next eight rows 128.
 __device__ __forceinline__ u64 pieces_(u32 at, u32 across) { return (u64)((at & 0x3FFFF) >> 4) | (u64)(across >> 4) << 16 | 8ull << 32; }
+)CUDA";
+}
 
+std::int64_t plane_bytes(const ConvGeometry& g, const WindowSetup& s, std::int64_t rows) {
+  const std::int64_t tiles = (rows * s.wide + 63) / 64;
+  const std::int64_t read = tiles * 64 + (g.kh - 1) * g.dh * s.wide + (s.taps - 1) * g.dw,
+                     filled = (rows + (g.kh - 1) * g.dh) * s.wide;
+  return (std::max(read, filled) * 16 + 127) / 128 * 128;
+}
+
+std::string window_setup(const EnginePlan& plan, const PlanLayer& layer, WindowSetup& s) {
+  if (layer.kind != LayerKind::kConv) return "not a convolution";
+  const ConvGeometry& g = layer.conv;
+  s.u.s = linear_sizes(layer);
+  s.u.x = type_of(plan, layer.in[0]), s.u.w = type_of(plan, layer.in[1]);
+  const bool codes = (s.u.x == DType::kI8 || s.u.x == DType::kU8) && s.u.w == DType::kI8;
+  if (!codes &&
+      (s.u.x != s.u.w || (s.u.x != DType::kF16 && s.u.x != DType::kBF16 && s.u.x != DType::kE4M3FN)))
+    return "operands are not float16, bfloat16, E4M3 or int8";
+  if (g.group != 1) return "groups";
+  if (g.sh != 1 || g.sw != 1) return "strides";
+  if (g.kh * g.kw < 2) return "one pixel a window";
+  const std::int64_t bytes = g.c * size_of(s.u.x);
+  if (bytes != 16 && bytes != 32 && bytes != 64 && bytes != 128)
+    return "pixels are not 16, 32, 64 or 128 bytes";
+  if (layer.in[0].offset * size_of(s.u.x) % 16 != 0 || layer.in[1].offset * size_of(s.u.w) % 16 != 0)
+    return "rows do not begin at multiples of 16 bytes";
+  if (!has_fragment_code(plan, layer)) return "columns not in eights";
+  if (leaves_sums(layer) || normalizes(layer)) return "rows that are normalized";
+  if (g.rows() > 0x3FFFFFFF || g.h * g.w > 0x3FFFFFF || g.ow > 4096) return "sizes out of range";
+  s.planes = bytes / 16;
+  s.taps = s.planes == 1 ? (g.kw + 1) / 2 * 2 : g.kw;
+  s.wide = g.ow + (s.taps - 1) * g.dw;
+  s.chunks = g.kh * s.taps * s.planes;
+  return "";
+}
+
+namespace {
+
+const char* kText = R"CUDA(
 extern "C" __global__ void __launch_bounds__($THREADS$, $BLOCKS$) kernel($PARAMS$) {
   extern __shared__ __align__(128) u8 memory[];
   constexpr int ROWS = $ROWS$, WIDE = $WIDE$, PLANES = $PLANES$, PLANE = $PLANE$, TAPS = $TAPS$, KW = $KW$, BN = $BN$, MI = 1, GROUPS = $GROUPS$;
@@ -84,22 +118,8 @@ struct Shape {
   int n = 32, groups = 1, blocks = 1, shared_bytes = 0;
 };
 
-struct Setup {
-  WgmmaSetup u;
-  std::int64_t planes = 1, taps = 1, wide = 0,
-               chunks = 0;  // taps: of a window's row, even when there is one plane
-};
-
-// Bytes of a plane of that many rows: what the last tile reads beyond them is there, too.
-std::int64_t plane_bytes(const ConvGeometry& g, const Setup& s, std::int64_t rows) {
-  const std::int64_t tiles = (rows * s.wide + 63) / 64;
-  const std::int64_t read = tiles * 64 + (g.kh - 1) * g.dh * s.wide + (s.taps - 1) * g.dw,
-                     filled = (rows + (g.kh - 1) * g.dh) * s.wide;
-  return (std::max(read, filled) * 16 + 127) / 128 * 128;
-}
-
 // Cycles, roughly: filling shared memory, sums, finishing them.
-std::vector<Shape> shapes(const EnginePlan& plan, const PlanLayer& layer, const Setup& s) {
+std::vector<Shape> shapes(const EnginePlan& plan, const PlanLayer& layer, const WindowSetup& s) {
   const ConvGeometry& g = layer.conv;
   std::vector<Shape> list;
   for (const int n : {32, 64, 128})
@@ -135,39 +155,14 @@ std::vector<Shape> shapes(const EnginePlan& plan, const PlanLayer& layer, const 
   return kept;
 }
 
-std::string window_setup(const EnginePlan& plan, const PlanLayer& layer, Setup& s) {
-  if (layer.kind != LayerKind::kConv) return "not a convolution";
-  const ConvGeometry& g = layer.conv;
-  s.u.s = linear_sizes(layer);
-  s.u.x = type_of(plan, layer.in[0]), s.u.w = type_of(plan, layer.in[1]);
-  const bool codes = (s.u.x == DType::kI8 || s.u.x == DType::kU8) && s.u.w == DType::kI8;
-  if (!codes &&
-      (s.u.x != s.u.w || (s.u.x != DType::kF16 && s.u.x != DType::kBF16 && s.u.x != DType::kE4M3FN)))
-    return "operands are not float16, bfloat16, E4M3 or int8";
-  if (g.group != 1) return "groups";
-  if (g.sh != 1 || g.sw != 1) return "strides";
-  if (g.kh * g.kw < 2) return "one pixel a window";
-  const std::int64_t bytes = g.c * size_of(s.u.x);
-  // Wider ones lost to the copy engine and to the libraries: 3x3 of 128 bytes (docs/performance-gpu.md).
-  if (bytes != 16 && bytes != 32 && bytes != 64) return "pixels are not 16, 32 or 64 bytes";
-  if (layer.in[0].offset * size_of(s.u.x) % 16 != 0 || layer.in[1].offset * size_of(s.u.w) % 16 != 0)
-    return "rows do not begin at multiples of 16 bytes";
-  if (!has_fragment_code(plan, layer)) return "columns not in eights";
-  if (leaves_sums(layer) || normalizes(layer)) return "rows that are normalized";
-  if (g.rows() > 0x3FFFFFFF || g.h * g.w > 0x3FFFFFF || g.ow > 4096) return "sizes out of range";
-  s.planes = bytes / 16;
-  s.taps = s.planes == 1 ? (g.kw + 1) / 2 * 2 : g.kw;
-  s.wide = g.ow + (s.taps - 1) * g.dw;
-  s.chunks = g.kh * s.taps * s.planes;
-  return "";
-}
-
 }  // namespace
 
 std::vector<KernelSource> window_kernels(const EnginePlan& plan, const PlanLayer& layer,
                                          std::string& why_not) {
-  Setup s;
+  WindowSetup s;
   why_not = window_setup(plan, layer, s);
+  // Wider ones lost to the copy engine and to the libraries: 3x3 of 128 bytes (docs/performance-gpu.md).
+  if (why_not.empty() && s.planes > 4) why_not = "pixels of more than 64 bytes";
   if (!why_not.empty()) return {};
   const ConvGeometry& g = layer.conv;
   const bool integer = s.u.x == DType::kI8 || s.u.x == DType::kU8;
@@ -184,7 +179,7 @@ std::vector<KernelSource> window_kernels(const EnginePlan& plan, const PlanLayer
     source.shared_bytes = t.shared_bytes;
     const bool loaded = fragment_residual_registers(plan, layer, 1, t.n) > 0;
     source.code = activation_code(layer.epilogue.act, type_of(plan, layer.out[0])) +
-                  wgmma_helpers(s.u, t.n, 1) +
+                  wgmma_helpers(s.u, t.n, 1) + window_helpers() +
                   fill(kText, {{"PARAMS", parameters(plan, layer, source)},
                                {"FRAGMENTS", fragment_code(plan, layer, "0", loaded)},
                                {"RESIDUAL", loaded ? fragment_residual_code(plan, layer) : ""},

@@ -377,6 +377,8 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
   log(fmt::format("{} kernels compiled in {:.1f} s", report.compiled, report.compile_seconds));
 
   const auto start = std::chrono::steady_clock::now();
+  double library_seconds = 0;     // making what libraries offer
+  std::vector<std::string> late;  // the chosen kernel of layers that are like a timed one but for constants
   const bool rotate = plan.weight_bytes > Device::get().facts().l2_bytes / 2;
   for (const std::string& key : order) {
     const std::vector<std::size_t>& layers = equal[key];
@@ -416,6 +418,7 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
     } else {
       for (const KernelSource& s : sources[key]) generated(s);
       std::string why;
+      const auto asked = std::chrono::steady_clock::now();
       if (allowed("cublaslt"))
         for (auto& t : lt_tactics(plan, first, "", 8, why))
           candidates.push_back({std::move(t), INFINITY, "", {}});
@@ -429,6 +432,7 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
         for (auto& t : cudnn_tactics(plan, first, "", 4, why))
           candidates.push_back({std::move(t), INFINITY, "", {}});
       if (!why.empty()) report.declined.push_back(first.name + ": cudnn: " + why);
+      library_seconds += seconds_since(asked);
       if (!candidates.empty()) {
         LayerTimer(plan, first, rotate).time(candidates);
         ++report.timed;
@@ -490,20 +494,24 @@ TuneReport tune(EnginePlan& plan, const TuneOptions& options) {
         if (plan.binaries.count(hash) != 0) continue;
         const auto binary = compiled.binaries.find(hash);
         const Tensor* given = binary == compiled.binaries.end() ? known(hash) : &binary->second;
-        if (given != nullptr) {
+        if (given != nullptr)
           plan.binaries[hash] = *given;
-        } else {
-          const std::string code = compile(s.code, architecture);
-          plan.binaries[hash] =
-              Tensor::copy_of(DType::kU8, {static_cast<std::int64_t>(code.size())}, code.data(), code.size());
-          ++report.compiled;
-        }
+        else
+          late.push_back(s.code);
       }
     }
   }
+  const Compiled more = compile_all(late, architecture, jobs);
+  for (const auto& [hash, why] : more.failed)
+    fail(ErrorCode::kDevice, "a generated kernel does not compile: {}", why.substr(0, 2000));
+  for (const auto& [hash, binary] : more.binaries) plan.binaries[hash] = binary;
+  report.compiled += static_cast<int>(more.binaries.size());
+  report.compile_seconds += more.seconds;
+  log(fmt::format("{} more compiled in {:.1f} s; {:.1f} s to make what libraries offer", more.binaries.size(),
+                  more.seconds, library_seconds));
   if (!portable)
     for (const auto& [hash, code] : plan.binaries) options.cache->put_kernel(hash + kernel_versions, code);
-  report.timing_seconds = seconds_since(start);
+  report.timing_seconds = seconds_since(start) - more.seconds;
   return report;
 }
 
