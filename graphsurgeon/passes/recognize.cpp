@@ -73,11 +73,9 @@ Factors factors(const Graph& graph, ValueId id, const std::vector<ValueId>& stop
   return all;
 }
 
-bool are(const Factors& found, std::vector<ValueId> values, double wanted) {
-  std::vector<ValueId> have = found.values;
-  std::sort(have.begin(), have.end());
-  std::sort(values.begin(), values.end());
-  return have == values && near(found.number, wanted);
+bool are(const Factors& found, const std::vector<ValueId>& values, double wanted) {
+  return std::is_permutation(found.values.begin(), found.values.end(), values.begin(), values.end()) &&
+         near(found.number, wanted);
 }
 
 ValueId mean_of_last_axes(const Graph& graph, ValueId id, int& k) {

@@ -31,7 +31,7 @@ struct Factors {
 Factors factors(const Graph& graph, ValueId id, const std::vector<ValueId>& stop, int depth = 4);
 
 // The factors are exactly these, in any order.
-bool are(const Factors& found, std::vector<ValueId> values, double wanted);
+bool are(const Factors& found, const std::vector<ValueId>& values, double wanted);
 
 // x of ReduceMean(x, last k axes, keepdims = 1), and k; kNone otherwise.
 ValueId mean_of_last_axes(const Graph& graph, ValueId id, int& k);
