@@ -104,8 +104,10 @@ Resolved RuleBook::resolve(const Graph& graph, const Node& node) const {
       resolved.quantize = *c.rule->quantize;
       resolved.by_rule = !resolved.quantize;
       const std::string& origin = c.rule->origin;
-      resolved.why_not =
-          resolved.quantize ? "" : (origin.empty() ? fmt::format("rule {}", i + 1) : origin) + " says so";
+      resolved.why_not = resolved.quantize      ? ""
+                         : !c.rule->why.empty() ? c.rule->why
+                         : origin.empty()       ? fmt::format("rule {} says so", i + 1)
+                                                : origin + " says so";
     }
     if (c.rule->weights) resolved.weights = *c.rule->weights;
     if (c.rule->activations) resolved.activations = *c.rule->activations;

@@ -65,7 +65,8 @@ struct Rule {
   std::optional<Format> weights, activations;
   std::optional<std::string> method = std::nullopt;
   std::string origin =
-      {};  // where it was asked for, in the words of the user: "quantize.ignore". "": "rule N"
+      {};                // where it was asked for, in the words of the user: "quantize.ignore". "": "rule N"
+  std::string why = {};  // that it leaves layers float, of rules that nobody wrote; "": origin says so
 };
 
 struct Spec {

@@ -29,12 +29,15 @@ quant::Spec checkpoint_spec(const Checkpoint& checkpoint, Dialect dialect, quant
   spec = fit_to_dialect(dialect, float_type_of(checkpoint), std::move(spec));
   if (spec.share.empty()) spec.share = quant::fused_kinds();
   spec.ops = {"MatMul"};
-  quant::Rule left;
-  for (const LinearModule& module : linear_modules(checkpoint))
-    if (module.router || (module.module == "lm_head" && !quantize_head))
-      left.match.name.push_back(module.module);
-  left.quantize = false;
-  if (!left.match.name.empty()) spec.rules.push_back(std::move(left));
+  for (const LinearModule& module : linear_modules(checkpoint)) {
+    const std::string why = why_float(module, quantize_head);
+    if (why.empty()) continue;
+    quant::Rule left;
+    left.match.name.push_back(module.module);
+    left.quantize = false;
+    left.why = why;
+    spec.rules.push_back(std::move(left));
+  }
   return spec;
 }
 

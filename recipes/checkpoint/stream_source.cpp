@@ -74,10 +74,8 @@ class StreamSource final : public QuantizedSource {
     std::set<std::string> coded;
     for (const LinearModule& module : modules) {
       const quant::Resolved resolved = rules.resolve(graph, graph.node(module.node));
-      std::string why = resolved.why_not;
-      if (module.router) why = "it chooses experts";
-      if (module.module == "lm_head" && !options.quantize_head)
-        why = module.tied ? "the head shares the embedding" : "the head stays float by default";
+      std::string why = why_float(module, options.quantize_head);
+      if (why.empty()) why = resolved.why_not;
       if (!resolved.quantize || !resolved.weights.active() || !why.empty()) {
         model_.ignored.push_back(module.module);
         if (left != nullptr) left->push_back({module.module, why.empty() ? "no format for it" : why});
@@ -200,6 +198,14 @@ class StreamSource final : public QuantizedSource {
 };
 
 }  // namespace
+
+std::string why_float(const LinearModule& module, bool quantize_head) {
+  if (module.router) return "it chooses experts";
+  if (module.module != "lm_head" || quantize_head) return "";
+  return fmt::format(
+      "{} unless export.head (--quantize-head) asks for it",
+      module.tied ? "the head shares the embedding, and both stay float" : "the head stays float");
+}
 
 bool can_stream(const quant::Spec& spec) {
   const auto fits = [](const std::string& method) {

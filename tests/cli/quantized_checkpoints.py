@@ -63,6 +63,12 @@ def converts(folder):
     again = pare('quantize', kind('fp8_block'), '--format', 'int4', '--group-size', '32', '--method', 'rtn', '--export',
                  'compressed_tensors', '-o', folder + '/again')
     check(again.code == 0 and '7 tensors read back' in again.out, 'a quantized checkpoint is quantized anew', again.out, again.err)
+    experts = pare('quantize', os.path.join(SOURCE, 'tests/golden/families/mixtral'), '--format', 'int8_weights', '--method',
+                   'rtn', '--export', 'compressed_tensors', '-o', folder + '/experts', '--json')
+    check(experts.code == 0, 'a mixture of experts', experts.err)
+    why = {one['tensor'].rsplit('.', 1)[-1]: one['why'] for one in experts.json()['skipped']}
+    check(why == {'gate': 'it chooses experts', 'lm_head': 'the head stays float unless export.head (--quantize-head) asks for it'},
+          'why layers of experts stay float', why)
     onnx = pare('convert', kind('ct_w4a16_asym'), '-o', folder + '/m.onnx', '--to', 'onnx')
     check(onnx.code == 0, 'to ONNX', onnx.err)
     shown = pare('inspect', folder + '/m.onnx', '--json')
