@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
-#include "engine/ops/matmul/gemm_f32.h"
+#include "engine/ops/matmul/whole_product.h"
 
 namespace pare {
 namespace {
@@ -25,16 +25,7 @@ void small_product(const float* a, std::int64_t lda, const float* b, std::int64_
   const std::int64_t floats = packed_b_floats(k, n);
   if (packed.empty() || packed.size() < floats) packed = Tensor::allocate(DType::kF32, {floats});
   pack_b(b, stride_k, stride_n, k, n, packed.mut<float>());
-  GemmTask task;
-  task.a = a;
-  task.lda = lda;
-  task.b = packed.as<float>();
-  task.c = c;
-  task.ldc = ldc;
-  task.m = m;
-  task.k = k;
-  task.n = n;
-  task.panel_end = gemm_panels(n);
+  GemmTask task = whole_product(a, lda, packed.as<float>(), c, ldc, m, k, n);
   if (adds) {
     task.residual = c;
     task.ldr = ldc;

@@ -127,7 +127,8 @@ CodeGrid integer_grid(std::int64_t highest, std::int64_t lowest) {
 CodeGrid symmetric_grid(const RangeTarget& target) {
   const FormatInfo& format = format_info(target.format);
   if (format.bits > (format.is_integer() ? 16 : 8) || !format.decode || target.format == DType::kE8M0)
-    fail(ErrorCode::kUnsupported, "no ranges are chosen for {}", format.name);
+    throw make_error(ErrorCode::kUnsupported, "no ranges are chosen for {}", format.name)
+        .hint("`pare stats show --help` lists the formats that have ranges");
   if (format.is_integer()) {
     // An unsigned format has its zero point in the middle.
     const std::int64_t highest = (std::int64_t{1} << (format.bits - 1)) - 1;

@@ -43,7 +43,8 @@ class Chooser {
     if (symmetric_)
       grid_ = symmetric_grid(target);
     else if (format_.bits > 16)
-      fail(ErrorCode::kUnsupported, "no ranges are chosen for {}", format_.name);
+      throw make_error(ErrorCode::kUnsupported, "no ranges are chosen for {}", format_.name)
+          .hint("`pare stats show --help` lists the formats that have ranges");
   }
 
   bool symmetric() const { return symmetric_; }

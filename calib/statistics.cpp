@@ -50,8 +50,9 @@ Statistics merge(const Statistics& a, const Statistics& b) {
         .hint("calibrate the parts with the same options");
   for (std::size_t t = 0; t < sum.tensors.size(); ++t) {
     if (sum.tensors[t].name != b.tensors[t].name)
-      fail(ErrorCode::kUsage, "the parts watched different tensors: '{}' and '{}'", sum.tensors[t].name,
-           b.tensors[t].name);
+      throw make_error(ErrorCode::kUsage, "the parts watched different tensors: '{}' and '{}'",
+                       sum.tensors[t].name, b.tensors[t].name)
+          .hint("calibrate all parts with the same model and options");
     merge(sum.tensors[t], b.tensors[t]);
   }
   return sum;

@@ -13,6 +13,7 @@
 #include "engine/run/session.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
+#include "recipes/build_stage.h"
 
 namespace pare {
 namespace {

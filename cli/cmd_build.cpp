@@ -10,7 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
-#include "engine/base/sha256.h"
+#include "engine/build/choose_plan.h"
 #include "engine/build/cpu_engine.h"
 #include "engine/build/plan/make_plan.h"
 #include "engine/build/plan/memory_plan.h"
@@ -19,6 +19,7 @@
 #include "engine/build/refit.h"
 #include "eval/report_render.h"
 #include "graphsurgeon/load.h"
+#include "recipes/build_stage.h"
 
 namespace pare {
 namespace {
@@ -144,30 +145,8 @@ class Build final : public Command {
   PlanOptions plan_options(bool cpu) const {
     PlanOptions options;
     options.integer = !fake_;
-    const std::string asked = precision_.empty() ? (cpu ? "fp32" : "fp16") : precision_;
-    const std::pair<const char*, const char*> words[] = {{"fp16", "float16"}, {"bf16", "bfloat16"},
-                                                         {"fp32", "float32"}, {"tf32", "tf32"},
-                                                         {"int8", "float16"}, {"fp8", "float16"}};
-    const auto* found = std::find_if(std::begin(words), std::end(words),
-                                     [&](const auto& word) { return asked == word.first; });
-    if (found == std::end(words))
-      throw make_error(ErrorCode::kUsage, "'{}' is no precision", asked)
-          .at("--precision")
-          .hint("fp16, bf16, fp32 or tf32; int8 or fp8 for what the model asks for, also where it is slower");
-    if (cpu && asked != "fp32")
-      throw make_error(ErrorCode::kUnsupported, "an engine for the CPU stores float values as fp32, not {}",
-                       asked)
-          .at("--precision")
-          .hint("leave --precision out, or build for a GPU");
-    set_precision(options, found->second);
+    set_precision(options, precision_choice(precision_, cpu, "--precision").stored);
     return options;
-  }
-
-  static std::int64_t batch_of(const EnginePlan& plan) {
-    for (const int id : plan.inputs)
-      if (!plan.tensors[static_cast<std::size_t>(id)].dims.empty())
-        return plan.tensors[static_cast<std::size_t>(id)].dims[0];
-    return 1;
   }
 
   // Before anything is timed: what each end of the profile needs, workspace of kernels not counted.
@@ -218,28 +197,7 @@ class Build final : public Command {
           .hint("add --timing-cache FILE");
     if (cache_.empty()) return;
     TimingCache cache = TimingCache::read(cache_);
-    int known = 0;
-    for (EngineRow& row : engine.rows) {
-      const std::string key =
-          fmt::format("pare {} {} model {} batch {} {} threads {} {} {}", version(), engine.provenance.device,
-                      engine.provenance.model_sha256, batch_, to_string(profile_), context.pool().threads(),
-                      row.name, row.kernel);
-      const std::vector<TimingCache::Entry>* entries = cache.find(key);
-      if (entries != nullptr && !entries->empty()) {
-        row.microseconds = entries->front().microseconds;
-        ++known;
-      } else if (require_) {
-        throw make_error(ErrorCode::kUnsupported, "layer '{}' ({}) is not in the timing cache", row.name,
-                         row.kernel)
-            .at(cache_)
-            .hint(
-                "build once without --require-cached-tactics: the cache is of one model, batch, profile, "
-                "device and "
-                "number of threads");
-      } else {
-        cache.put(key, {TimingCache::Entry{row.kernel, row.microseconds}});
-      }
-    }
+    const int known = take_cached_times(engine, cache, context.pool().threads(), require_, cache_);
     const int timed = static_cast<int>(engine.rows.size()) - known;
     if (!plan_only_ && timed > 0) cache.write(cache_);
     context.document()["tactics"] = {{"timed", timed}, {"from_cache", known}};
@@ -380,61 +338,6 @@ class Build final : public Command {
     return 0;
   }
 
-  // Tuned; with and without shortcuts inside of the products that add them, where there are such, and the
-  // faster of the two, as whole graphs.
-  TuneReport tune(Context& context, EngineBackend& backend, const Graph& graph, PlanOptions options,
-                  EnginePlan& plan, const TuneOptions& how) const {
-    TuneReport report = tune_norms(context, backend, graph, options, plan, how);
-    options.shortcuts = true;
-    EnginePlan inside = make_plan(graph, options);
-    if (std::none_of(inside.layers.begin(), inside.layers.end(), has_shortcut)) return report;
-    plan_memory(inside);
-    try {
-      add(report, backend.tune(inside, how));
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kUnsupported) throw;
-      context.message(error.what());  // no kernel for one of them on this device
-      return report;
-    }
-    plan_memory(inside);
-    const std::vector<double> us = whole_graphs(context, backend, {&plan, &inside}, how);
-    context.message(
-        fmt::format("shortcuts in the products: {} kernels, {:.1f} us; apart: {} kernels, {:.1f} us",
-                    count_kernels(inside), us[1], count_kernels(plan), us[0]));
-    if (us[1] < us[0]) plan = std::move(inside);
-    return report;
-  }
-
-  // Tuned; with and without normalizations inside of the products around them, where there are such, and the
-  // faster of the two.
-  TuneReport tune_norms(Context& context, EngineBackend& backend, const Graph& graph, PlanOptions options,
-                        EnginePlan& plan, const TuneOptions& how) const {
-    TuneReport report = backend.tune(plan, how);
-    plan_memory(plan);
-    if (std::none_of(plan.layers.begin(), plan.layers.end(),
-                     [](const PlanLayer& layer) { return normalizes(layer); }))
-      return report;
-    options.fold_norms = false;
-    EnginePlan apart = make_plan(graph, options);
-    plan_memory(apart);
-    const TuneReport second = backend.tune(apart, how);
-    plan_memory(apart);
-    const double with = planned_microseconds(plan), without = planned_microseconds(apart);
-    context.message(
-        fmt::format("normalizations in the products: {} kernels, {:.1f} us; apart: {} kernels, {:.1f} us",
-                    count_kernels(plan), with, count_kernels(apart), without));
-    add(report, second);
-    if (without < with) {
-      plan = std::move(apart);
-      report.declined = second.declined;
-    }
-    return report;
-  }
-  static void add(TuneReport& to, const TuneReport& more) {
-    to.timed += more.timed, to.from_cache += more.from_cache, to.compiled += more.compiled;
-    to.compile_seconds += more.compile_seconds, to.timing_seconds += more.timing_seconds;
-  }
-
   int tune_and_write(Context& context, const Graph& graph, const PlanOptions& options, EngineFile& engine) {
     EngineBackend& backend = cuda_backend();
     TimingCache cache = cache_.empty() ? TimingCache() : TimingCache::read(cache_);
@@ -444,21 +347,15 @@ class Build final : public Command {
     how.only = only_;
     how.log = [&](const std::string& text) { context.message(text); };
     const DeviceFacts facts = backend.facts();
-    check_fits(engine.plan, batch_, facts.free_bytes);  // before anything is timed
     stage("model and plan");
-    TuneReport report = tune(context, backend, graph, options, engine.plan, how);
-    take_faster(context, backend, graph, options, engine.plan, how, report);
-    check_fits(engine.plan, batch_, facts.free_bytes);  // with the workspace of what was chosen
-    // The ends of the profile are prepared as well, so that no kernel of theirs is compiled later.
-    for (const ProfilePoint point : {ProfilePoint::kMin, ProfilePoint::kMax}) {
-      const NamedSizes sizes = sizes_at(profile_, point);
-      if (profile_.empty() || sizes == sizes_at(profile_, ProfilePoint::kOpt)) continue;
-      EnginePlan plan = plan_at(engine, sizes, clean_graph);
-      check_fits(plan, batch_of(plan), facts.free_bytes);
-      add(report, backend.tune(plan, how));
-      plan_memory(plan);
-      engine.more.push_back(std::move(plan));
-    }
+    ChooseOptions choose;
+    choose.plan = options;
+    choose.tune = how;
+    choose.as_asked = precision_choice(precision_, false, "--precision").as_asked;
+    choose.open_sizes = !profile_.empty();
+    choose.inputs = [&](const EnginePlan& plan) { return random_engine_inputs(plan, context.seed()); };
+    choose.say = [&](const std::string& text) { context.print(text); };
+    const TuneReport report = tune_engine(backend, graph, choose, clean_graph, engine);
     stage("tactics");
     engine.provenance = provenance(facts.name, facts.architecture);
     for (const auto& [library, text] : facts.versions) engine.provenance.versions.emplace_back(library, text);
@@ -502,72 +399,6 @@ class Build final : public Command {
     stages_ += fmt::format("{} {} {:.2f}", stages_.empty() ? "" : ",", what,
                            std::chrono::duration<double>(now - last_).count());
     last_ = now;
-  }
-
-  bool as_asked() const { return precision_ == "int8" || precision_ == "fp8"; }
-
-  // Microseconds of each plan as a graph, from the timing cache if it was measured before: the same choice
-  // again.
-  static std::vector<double> whole_graphs(Context& context, EngineBackend& backend,
-                                          const std::vector<const EnginePlan*>& plans,
-                                          const TuneOptions& how) {
-    const DeviceFacts facts = backend.facts();
-    std::string text = facts.name;
-    for (const auto& [library, version] : facts.versions) text += " " + library + " " + version;
-    for (const EnginePlan* plan : plans) text += "\n" + to_text(*plan);
-    const std::string key = "graphs " + hex(sha256(text));
-    const std::vector<TimingCache::Entry>* known = how.cache->find(key);
-    std::vector<TimingCache::Entry> entries;
-    if (known != nullptr && known->size() == plans.size()) {
-      entries = *known;
-    } else if (how.require_cached) {
-      throw make_error(ErrorCode::kUnsupported, "how fast the whole graphs are is not in the timing cache")
-          .hint("build once without --require-cached-tactics");
-    } else {
-      for (const double ms :
-           measured_milliseconds(backend, plans, random_engine_inputs(*plans[0], context.seed()))) {
-        TimingCache::Entry entry;
-        entry.tactic = std::to_string(entries.size());
-        entry.microseconds = ms * 1000;
-        entries.push_back(std::move(entry));
-      }
-      how.cache->put(key, entries);
-    }
-    std::vector<double> us;
-    for (const TimingCache::Entry& entry : entries) us.push_back(entry.microseconds);
-    return us;
-  }
-
-  // Of the plan as the model asks for it, all layers float, and only those float that are no slower so: the
-  // fastest.
-  void take_faster(Context& context, EngineBackend& backend, const Graph& graph, const PlanOptions& options,
-                   EnginePlan& plan, const TuneOptions& how, TuneReport& report) const {
-    const std::set<std::string> low = low_precision_nodes(plan);
-    if (!options.integer || as_asked() || low.empty() || !profile_.empty()) return;
-    const auto without = [&](const std::set<std::string>& nodes) {
-      Graph changed = graph;
-      drop_quantization(changed, nodes);
-      EnginePlan made = make_plan(changed, options);
-      plan_memory(made);
-      add(report, tune(context, backend, changed, options, made, how));
-      return made;
-    };
-    EnginePlan all = without(low);
-    std::map<std::string, FloatIsFaster> faster = faster_as_float(plan, all);
-    if (faster.empty()) return;
-    std::set<std::string> nodes;
-    for (const auto& entry : faster) nodes.insert(entry.first);
-    EnginePlan mixed = nodes == low ? all : without(nodes);
-    const std::vector<double> us = whole_graphs(context, backend, {&plan, &all, &mixed}, how);
-    const double asked = us[0], as_float = us[1], as_mixed = us[2];
-    context.print(fmt::format("as asked for {:.1f} us; {} of {} layers float {:.1f} us; all float {:.1f} us",
-                              asked, nodes.size(), low.size(), as_mixed, as_float));
-    if (asked <= std::min(as_mixed, as_float)) return;
-    if (as_float < as_mixed)
-      for (const std::string& node : low) faster[node] = {asked, as_float};
-    EnginePlan& best = as_float < as_mixed ? all : mixed;
-    explain_float(best, plan, faster);
-    plan = std::move(best);
   }
 
   std::string path_, output_, precision_, cache_, refit_, portable_, stages_;

@@ -44,7 +44,10 @@ class Convert final : public Command {
 
   int run(Context& context) override {
     if (to_ == "onnx") return export_checkpoint(context);
-    if (cache_) throw make_error(ErrorCode::kUsage, "--with-cache is for --to onnx").at("--with-cache");
+    if (cache_)
+      throw make_error(ErrorCode::kUsage, "--with-cache is for --to onnx")
+          .at("--with-cache")
+          .hint("leave it out, or add --to onnx");
     if (Dialect dialect; to_ == "float" || dialect_from_name(to_, dialect))
       return convert_checkpoint(context);
     std::vector<std::string> odd;

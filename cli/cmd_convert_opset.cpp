@@ -70,7 +70,7 @@ class SurgeonConvertOpset final : public Command {
     if (!report.passed)
       throw make_error(ErrorCode::kFailedGate, "the conversion changed what the model computes: {}",
                        report.failure)
-          .hint("This is a bug: please report the model. --no-check writes it all the same.");
+          .hint("this is a bug: please report the model. --no-check writes it all the same");
     context.document()["checked"] = true;
     context.document()["max_abs_diff"] = json_number(report.max_abs_diff);
     context.print(fmt::format("outputs on generated inputs differ by at most {:.3g}", report.max_abs_diff));

@@ -29,17 +29,19 @@ class SurgeonExternalize final : public Command {
   int run(Context& context) override {
     if (one_file_ + per_tensor_ + inline_ > 1)
       throw make_error(ErrorCode::kUsage, "--one-file, --file-per-tensor and --inline exclude each other")
-          .hint("Give one of them.");
+          .hint("give one of them");
     if (!location_.empty() && (per_tensor_ || inline_))
       throw make_error(ErrorCode::kUsage, "--location names the one file of weights")
-          .hint("Leave out --file-per-tensor and --inline, or --location.");
-    if (threshold_ < 0) fail(ErrorCode::kUsage, "--min-bytes {} is negative", threshold_);
+          .hint("leave out --file-per-tensor and --inline, or --location");
+    if (threshold_ < 0)
+      throw make_error(ErrorCode::kUsage, "--min-bytes {} is negative", threshold_)
+          .hint("0 puts every tensor outside");
     const ModelKind kind = model_kind(path_);
     if (kind != ModelKind::kOnnx)
       throw make_error(ErrorCode::kUnsupported, "'{}' is a {} model, not an ONNX file", path_,
                        model_kind_name(kind))
           .at(path_)
-          .hint("Only ONNX files have external data.");
+          .hint("only ONNX files have external data");
     ExternalOptions options;
     options.files = inline_       ? ExternalFiles::kNone
                     : per_tensor_ ? ExternalFiles::kPerTensor

@@ -79,9 +79,14 @@ class Generate final : public Command {
     }
     Json json = messages_.empty() ? Json::array() : read_json_file(messages_);
     if (json.is_object() && !json.contains("messages"))
-      throw make_error(ErrorCode::kUsage, "it has no \"messages\"").at(messages_);
+      throw make_error(ErrorCode::kUsage, "it has no \"messages\"")
+          .at(messages_)
+          .hint("a list of {\"role\": \"user\", \"content\": \"...\"}, or {\"messages\": [...]}");
     Json& list = json.is_object() ? json["messages"] : json;
-    if (!list.is_array()) throw make_error(ErrorCode::kUsage, "the messages are no list").at(messages_);
+    if (!list.is_array())
+      throw make_error(ErrorCode::kUsage, "the messages are no list")
+          .at(messages_)
+          .hint("a list of {\"role\": \"user\", \"content\": \"...\"}, or {\"messages\": [...]}");
     if (!system_.empty()) list.insert(list.begin(), Json{{"role", "system"}, {"content", system_}});
     if (!prompt_.empty()) list.push_back(Json{{"role", "user"}, {"content", prompt_}});
     if (list.empty())

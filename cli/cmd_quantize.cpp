@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/data_argument.h"
 #include "cli/output.h"
+#include "cli/quantize_report.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
@@ -57,21 +58,21 @@ class Quantize final : public Command {
         .option("--kv-cache", "FORMAT", spec_.kv_cache, "keys and values", "quantize.kv_cache")
         .one_of(recipe_choices("quantize.kv_cache"))
         .option("--rank", "N", spec_.rank, "low_rank: columns beside a weight (default 32)", "quantize.rank")
-        .option("--inputs", "INPUTS", spec_.inputs, "", "quantize.inputs")
+        .option("--inputs", "INPUTS", spec_.inputs, "solved for", "quantize.inputs")
         .one_of(recipe_choices("quantize.inputs"))
         .option("--objective", "WHOSE", spec_.objective, "whose errors", "quantize.objective")
         .one_of(recipe_choices("quantize.objective"))
-        .option("--scaling", "METHOD", spec_.scaling, "first", "quantize.scaling")
+        .option("--scaling", "METHOD", spec_.scaling, "factors a channel first", "quantize.scaling")
         .one_of(recipe_choices("quantize.scaling"))
         .flag("--rotate", spec_.rotate, "Hadamard rotations in the weights", "quantize.rotate")
-        .option("--calibrator", "CALIBRATOR", spec_.activations.calibrator, "",
+        .option("--calibrator", "CALIBRATOR", spec_.activations.calibrator, "ranges by",
                 "quantize.activations.calibrator")
         .one_of(recipe_choices("quantize.activations.calibrator"))
-        .option("--blocks", "INPUTS", blocks_, "block by block", "quantize.blocks.inputs")
+        .option("--blocks", "INPUTS", blocks_, "block by block, fed by", "quantize.blocks.inputs")
         .one_of(recipe_choices("quantize.blocks.inputs"))
         .option("--target", "TARGET", spec_.target, "", "quantize.target")
         .one_of(recipe_choices("quantize.target"))
-        .option("--activation-granularity", "GRANULARITY", spec_.activations.granularity, "",
+        .option("--activation-granularity", "GRANULARITY", spec_.activations.granularity, "each",
                 "quantize.activations.granularity")
         .one_of(recipe_choices("quantize.activations.granularity"))
         .option("--group-size", "N", spec_.group_size, "inputs that share a scale (default 128; int2 64)",
@@ -314,7 +315,9 @@ class Quantize final : public Command {
     open_source();
     choose_for_checkpoint(*checkpoint_, dialect(), head_, choices);
     if (!data_.empty() || !can_stream(choices.spec)) {
-      if (parity_) throw make_error(ErrorCode::kUsage, "--parity is for plain rounding, without --data");
+      if (parity_)
+        throw make_error(ErrorCode::kUsage, "--parity is for plain rounding, without --data")
+            .hint("leave out --parity, or --data");
       return -1;
     }
     StreamOptions options;
@@ -342,18 +345,7 @@ class Quantize final : public Command {
   int write_checkpoint(Context& context, QuantizeOutcome& outcome, const Graph* structure) {
     const ExportedCheckpoint exported =
         export_plan(*checkpoint_, outcome, dialect(), output_, shards(), context.pool(), structure);
-    Report r;
-    report_outcome(r, outcome);
-    for (const std::string& warning : r.warnings) context.warn(warning);
-    Json whole = report_to_json(r);
-    Json& json = context.document();
-    json["quantized"] = std::move(whole["quantized"]);
-    json["skipped"] = std::move(whole["skipped"]);
-    json["tables"] = std::move(whole["tables"]);
-    json["method"] = chosen_name(outcome, spec_);
-    context.print(fmt::format("{} weights and {} activations quantized ({}), {} left in float",
-                              outcome.plan.weights.size(), outcome.plan.activations.size(),
-                              chosen_name(outcome, spec_), r.skipped.size()));
+    report_quantized(context, outcome, chosen_name(outcome, spec_));
     return finish_checkpoint(context, exported);
   }
 
@@ -368,39 +360,13 @@ class Quantize final : public Command {
     json["output"] = output_;
     json["scheme"] = spec_.scheme;
     json["files"] = exported.written.files;
-    json["weight_bytes_before"] = exported.weight_bytes_before;
-    json["weight_bytes_after"] = exported.weight_bytes_after;
-    json["bits_per_weight"] = exported.parameters == 0
-                                  ? 0
-                                  : 8.0 * static_cast<double>(exported.weight_bytes_after) /
-                                        static_cast<double>(exported.parameters);
-    json["audit"] = audit_json(exported.audit);
-    context.print(fmt::format("weights: {} -> {}",
-                              bytes_text(static_cast<double>(exported.weight_bytes_before)),
-                              bytes_text(static_cast<double>(exported.weight_bytes_after))));
-    print_audit(context, exported.audit);
+    report_sizes(context, exported.weight_bytes_before, exported.weight_bytes_after, exported.parameters);
+    report_audit(context, exported.audit);
     context.print(fmt::format("wrote {} ({} files)", output_, exported.written.files.size()));
     return exported.audit.passed() ? 0 : 1;
   }
 
-  static Json audit_json(const quant::AuditResult& audit) {
-    Json mismatches = Json::array();
-    for (const quant::Mismatch& mismatch : audit.mismatches)
-      mismatches.push_back({{"tensor", mismatch.tensor}, {"what", mismatch.what}});
-    return {{"passed", audit.passed()}, {"tensors", audit.tensors}, {"mismatches", std::move(mismatches)}};
-  }
-
-  static void print_audit(Context& context, const quant::AuditResult& audit) {
-    context.print(fmt::format("audit: {} ({} tensors read back and compared)",
-                              audit.passed() ? "passed" : "FAILED", audit.tensors));
-    for (std::size_t i = 0; i < audit.mismatches.size() && i < 10; ++i)
-      context.print("  " + audit.mismatches[i].tensor + ": " + audit.mismatches[i].what);
-  }
-
   void report(Context& context, const QuantizeOutcome& outcome, const quant::AuditResult& audit) const {
-    Report r;
-    report_outcome(r, outcome);
-    for (const std::string& warning : r.warnings) context.warn(warning);
     const ModelSummary before = inspect_model(path_);
     const ModelSummary after = export_ == "trt_cache" ? before : inspect_model(output_);
     double error = 0, elements = 0;
@@ -408,29 +374,14 @@ class Quantize final : public Command {
       error += weight.mse * static_cast<double>(weight.codes.size());
       elements += static_cast<double>(weight.codes.size());
     }
-    Json whole = report_to_json(r);
     Json& json = context.document();
     json["output"] = output_;
     if (!unmatched_.empty()) json["cache_unmatched"] = unmatched_;
     json["scheme"] = spec_.scheme;
-    json["method"] = chosen_name(outcome, spec_);
-    json["quantized"] = std::move(whole["quantized"]);
-    json["skipped"] = std::move(whole["skipped"]);
-    json["tables"] = std::move(whole["tables"]);
-    json["weight_bytes_before"] = before.weight_bytes;
-    json["weight_bytes_after"] = after.weight_bytes;
-    json["bits_per_weight"] = before.parameters == 0 ? 0
-                                                     : 8.0 * static_cast<double>(after.weight_bytes) /
-                                                           static_cast<double>(before.parameters);
     json["weight_mse"] = json_number(elements == 0 ? 0 : error / elements);
-    json["audit"] = audit_json(audit);
-
-    context.print(fmt::format("{} weights and {} activations quantized ({}), {} left in float",
-                              outcome.plan.weights.size(), outcome.plan.activations.size(),
-                              chosen_name(outcome, spec_), r.skipped.size()));
-    context.print(fmt::format("weights: {} -> {}", bytes_text(static_cast<double>(before.weight_bytes)),
-                              bytes_text(static_cast<double>(after.weight_bytes))));
-    print_audit(context, audit);
+    report_quantized(context, outcome, chosen_name(outcome, spec_));
+    report_sizes(context, before.weight_bytes, after.weight_bytes, before.parameters);
+    report_audit(context, audit);
     context.print(fmt::format("wrote {}", output_));
   }
 

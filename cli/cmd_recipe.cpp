@@ -174,7 +174,7 @@ class RecipeInit final : public Command {
         kind == ModelKind::kGguf ? "qdq_onnx" : "compressed_tensors");
   }
 
-  // By the inputs: pictures are most likely stored as bytes with the channels last; other arrays as they are.
+  // By the inputs: images are most likely stored as bytes with the channels last; other arrays as they are.
   std::string onnx_rest() const {
     const Graph graph = load_model(model_);
     const std::vector<InputSpec> inputs = model_inputs(graph);

@@ -30,9 +30,9 @@ class RunCommand final : public Command {
         .flag("--resume", options_.resume, "go on with an unfinished run, from the stage where it stopped")
         .flag("--force", options_.force, "start again, over what is there")
         .option("--from", "STAGE", options_.from, "run again from this stage on")
-        .one_of({"load", "surgery", "calibrate", "quantize", "audit", "evaluate", "report"})
+        .one_of({"load", "surgery", "calibrate", "quantize", "audit", "evaluate", "build", "report"})
         .option("--until", "STAGE", options_.until, "stop behind this stage, named as for --from")
-        .one_of({"load", "surgery", "calibrate", "quantize", "audit", "evaluate", "report"},
+        .one_of({"load", "surgery", "calibrate", "quantize", "audit", "evaluate", "build", "report"},
                 Choices::kExplained)
         .flag("--dry-run", dry_, "check everything and say what would be done")
         .example("pare run examples/fashion/resnet-int8.yaml")
@@ -49,6 +49,14 @@ class RunCommand final : public Command {
     options_.progress = &context.progress();
     options_.message = [&](const std::string& text) { context.message(text); };
     options_.pare_version = version();
+    options_.device = context.options().device;
+    if (!recipe.recipe.build && options_.device != "auto" && options_.device != "cpu")
+      throw make_error(ErrorCode::kUnsupported, "a run without an engine is on the CPU, not on --device {}",
+                       options_.device)
+          .at("--device")
+          .hint("add build: {device: cuda} to the recipe for an engine of the result");
+    if (recipe.recipe.build && recipe.recipe.build->device.rfind("cuda:", 0) == 0)
+      setenv("PARE_CUDA_DEVICE", recipe.recipe.build->device.c_str() + 5, 1);
     if (dry_) return dry_run(context, recipe);
     const RunOutcome outcome = run_or_say_how_to_go_on(recipe);
     for (const std::string& warning : outcome.report.warnings) context.warn(warning);

@@ -163,7 +163,8 @@ class Sensitivity final : public LayerStudy {
 
   void declare(Args& args) override {
     declare_common(args);
-    args.option("--format", "SCHEME", spec_.scheme, "`pare ops --formats` lists them", "quantize.scheme")
+    args.option("--format", "SCHEME", spec_.scheme, "what layers are quantized to (`pare ops --formats`)",
+                "quantize.scheme")
         .flag("--all-but-one", all_but_one_, "quantize everything but one layer instead")
         .example(
             "pare sensitivity resnet.onnx --format int8 --data "
@@ -241,7 +242,9 @@ class Search final : public LayerStudy {
       specs.push_back(options.choices.spec);
     }
     if (specs.empty())
-      throw make_error(ErrorCode::kUsage, "there is no scheme to choose beside float").at("--formats");
+      throw make_error(ErrorCode::kUsage, "there is no scheme to choose beside float")
+          .at("--formats")
+          .hint("--formats float --formats int8; `pare ops --formats` lists them");
     SensitivityInput input;
     prepare(context, specs, input);
     const SearchResult result = search_formats(input, options);
@@ -295,7 +298,8 @@ class Bisect final : public LayerStudy {
 
   void declare(Args& args) override {
     declare_common(args);
-    args.option("--format", "SCHEME", spec_.scheme, "`pare ops --formats` lists them", "quantize.scheme")
+    args.option("--format", "SCHEME", spec_.scheme, "what layers are quantized to (`pare ops --formats`)",
+                "quantize.scheme")
         .option("--least", "X", least_, "the metric's value that the model should have")
         .option("--most", "N", most_, "layers to name before giving up")
         .example("pare bisect vit.onnx --format int8 --data images.npy --least 40")

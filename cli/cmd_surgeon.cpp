@@ -34,7 +34,7 @@ class SurgeonSimplify final : public Command {
 
   int run(Context& context) override {
     if (list_) return list_passes(context);
-    if (path_.empty()) throw make_error(ErrorCode::kUsage, "MODEL is missing").hint("Name an ONNX file.");
+    if (path_.empty()) throw make_error(ErrorCode::kUsage, "MODEL is missing").hint("name an ONNX file");
     if (!output_.empty() && !dry_run_) check_output(output_, {path_});
     std::vector<std::string> odd;
     Graph graph = load_model(path_, &odd);
@@ -96,7 +96,8 @@ class SurgeonSimplify final : public Command {
     const BisectReport report = bisect_passes(graph, options.recognize ? all_passes() : simplify_passes(),
                                               run, options.check, context.pool());
     if (!report.checked)
-      throw make_error(ErrorCode::kUnsupported, "the outputs cannot be compared: {}", report.why_not);
+      throw make_error(ErrorCode::kUnsupported, "the outputs cannot be compared: {}", report.why_not)
+          .hint("inputs need known types and sizes: pare surgeon set-shape gives them");
     Json& json = context.document();
     json["bisect"] = {{"found", report.found},    {"changes", report.changes}, {"comparisons", report.runs},
                       {"pass", report.pass},      {"change", report.change},   {"what", report.what},

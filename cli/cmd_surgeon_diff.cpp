@@ -20,8 +20,8 @@ class SurgeonDiff final : public Command {
   }
 
   void declare(Args& args) override {
-    args.positional("FIRST", first_, "ONNX file")
-        .positional("SECOND", second_, "ONNX file")
+    args.positional("MODEL_A", first_, "ONNX file")
+        .positional("MODEL_B", second_, "ONNX file")
         .flag("--ignore-names", options_.ignore_names, "pair values by what computes them, not by name")
         .flag("--structure-only", structure_, "weights count by type and shape alone")
         .example("pare surgeon diff resnet.onnx small.onnx --ignore-names");

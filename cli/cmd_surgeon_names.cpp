@@ -38,7 +38,9 @@ class SurgeonSetShape final : public SurgeonVerb {
     for (const std::string& text : symbols_) {
       const auto [symbol, size] = split_at_equals(text, "--dim", "SYMBOL=SIZE");
       const std::vector<Dim> dims = parse_dims("[" + size + "]");
-      if (dims.size() != 1) fail(ErrorCode::kUsage, "'{}' is not one size", size);
+      if (dims.size() != 1)
+        throw make_error(ErrorCode::kUsage, "'{}' is not one size", size)
+            .hint("a number, or a name: batch=1, batch=n");
       options.symbols.emplace_back(symbol, dims[0]);
     }
     Graph graph = open();

@@ -31,7 +31,8 @@ class SurgeonConvertPrecision final : public SurgeonVerb {
         .option("--data", "DATA", data_, kDataHelp)
         .option("--samples", "N", samples_, "of the data that are looked at (default 64)")
         .option("--block", "OP", options_.blocked, "an operator that stays float32")
-        .option("--exclude", "NAME", options_.exclude, "a node that stays float32: its name, or 're:PATTERN'")
+        .option("--exclude", "NAME", options_.exclude,
+                "a node that stays float32: its name, or 're:PATTERN' found in it")
         .option("--largest", "X", options_.largest,
                 "values above stay float32 (default half the largest number)")
         .flag("--convert-io", convert_io_, "inputs and outputs change their type too")
@@ -43,7 +44,7 @@ class SurgeonConvertPrecision final : public SurgeonVerb {
     if (!dtype_from_name(to_, options_.to) || (options_.to != DType::kF16 && options_.to != DType::kBF16))
       throw make_error(ErrorCode::kUsage, "'{}' is no target", to_)
           .at("--to")
-          .hint("Use float16 or bfloat16.");
+          .hint("use float16 or bfloat16");
     options_.keep_io = !convert_io_;
     Graph original = open();
     SimplifyOptions simplest;

@@ -94,8 +94,9 @@ class Verify final : public Command {
     Dataset data(spec, model_inputs(graph));
     const std::int64_t batch = engine.file().provenance.batch, whole = data.sample_count() / batch * batch;
     if (whole == 0)
-      fail(ErrorCode::kUsage, "the data has {} samples, the engine takes {} at a time", data.sample_count(),
-           batch);
+      throw make_error(ErrorCode::kUsage, "the data has {} samples, the engine takes {} at a time",
+                       data.sample_count(), batch)
+          .hint("give more data, or build the engine for a smaller batch");
     ProgressStep step(context.progress(), "verifying", whole);
     for (std::int64_t begin = 0; begin < whole; begin += batch) {
       const Batch b = data.read(begin, begin + batch, &context.pool());

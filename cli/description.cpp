@@ -21,8 +21,8 @@ Offer offer_of(const Argument& a) {
   const std::string& name = a.positional ? a.names : a.value;
   if (name == "DIR") return Offer::kFolders;
   // A layer, a tensor, a shape: nothing that a shell knows.
-  if (among(name, {"MODEL", "CANDIDATE", "CHECKPOINT", "ENGINE", "RECIPE", "FILE", "DATA", "OUT", "REPORT",
-                   "RUN", "RUN_A", "RUN_B", "STATS.h5", "OUT.h5", "NAME=FILE.npy"}))
+  if (among(name, {"MODEL", "MODEL_A", "MODEL_B", "CANDIDATE", "CHECKPOINT", "ENGINE", "RECIPE", "FILE",
+                   "DATA", "OUT", "REPORT", "RUN", "RUN_A", "RUN_B", "STATS.h5", "OUT.h5", "NAME=FILE.npy"}))
     return Offer::kFiles;
   return Offer::kNothing;
 }

@@ -2,41 +2,21 @@
 
 #include <chrono>
 
-#include "datasets/dataset.h"
 #include "datasets/npy.h"
 #include "engine/base/error.h"
 #include "engine/base/isa.h"
 #include "engine/base/json.h"
+#include "engine/build/choose_plan.h"
 #include "engine/build/plan/memory_plan.h"
-#include "graphsurgeon/simplify.h"
+#include "recipes/build_stage.h"
 
 namespace pare {
 
 EngineDevice device_for(Context& context) {
-  const std::string& asked = context.options().device;
-  if (asked == "cpu") return EngineDevice::kCpu;
-  if (asked != "auto") {
-    cuda_backend().facts();
-    return EngineDevice::kCuda;
-  }
   std::string why;
-  EngineBackend* backend = try_cuda_backend(why);
-  try {
-    if (backend != nullptr) {
-      backend->facts();
-      return EngineDevice::kCuda;
-    }
-  } catch (const Error& error) {
-    why = error.what();
-  }
-  context.message(fmt::format("no GPU to build for ({}): this is an engine for the CPU", why));
-  return EngineDevice::kCpu;
-}
-
-void clean_graph(Graph& graph) {
-  SimplifyOptions options;
-  options.self_check = false;
-  simplify(graph, options);
+  const bool gpu = choose_device(context.options().device, why) != nullptr;
+  if (!why.empty()) context.message(why);
+  return gpu ? EngineDevice::kCuda : EngineDevice::kCpu;
 }
 
 namespace {
@@ -186,21 +166,6 @@ std::vector<Tensor> engine_inputs(const EnginePlan& plan, const std::vector<std:
     wanted.push_back({t.name, t.dtype, to_string(t.dims)});
   }
   return input_arrays(wanted, "engine", given);
-}
-
-std::vector<Tensor> random_engine_inputs(const EnginePlan& plan, std::uint64_t seed) {
-  std::vector<InputSpec> specs;
-  std::int64_t batch = 1;
-  for (const int id : plan.inputs) {
-    const PlanTensor& t = plan.tensors[static_cast<std::size_t>(id)];
-    InputSpec spec;
-    spec.name = t.name;
-    spec.dtype = t.dtype;
-    spec.shape = Shape(t.dims);
-    specs.push_back(std::move(spec));
-    if (!t.dims.empty()) batch = t.dims[0];
-  }
-  return synthetic_inputs(specs, batch, {}, seed);
 }
 
 std::pair<std::string, Dims> parse_input_shape(const std::string& text) {

@@ -16,9 +16,6 @@ enum class EngineDevice : std::uint8_t { kCpu, kCuda };
 // (otherwise a message says why not).
 EngineDevice device_for(Context& context);
 
-// The graph as builders want it: simplified, without a self-check.
-void clean_graph(Graph& graph);
-
 // Reads the file and puts it where it belongs. Errors: kBadFile, kDevice (no GPU module, no device, too
 // little memory), kUnsupported when it was built for another architecture or --device says otherwise. Library
 // versions other than those it was built with give a warning.
@@ -55,9 +52,6 @@ struct WantedInput {
 std::vector<Tensor> input_arrays(const std::vector<WantedInput>& wanted, const char* whose,
                                  const std::vector<std::string>& given);
 std::vector<Tensor> engine_inputs(const EnginePlan& plan, const std::vector<std::string>& given);
-
-// Random inputs for `pare bench`.
-std::vector<Tensor> random_engine_inputs(const EnginePlan& plan, std::uint64_t seed);
 
 // "NAME=1x3x224x224" of --input-shape.
 std::pair<std::string, Dims> parse_input_shape(const std::string& text);

@@ -125,7 +125,7 @@ void check_device(const CommonOptions& common, const Command& command) {
   if (device != "cuda" && !numbered)
     throw make_error(ErrorCode::kUsage, "'{}' is no device", device).hint("auto, cpu, cuda or cuda:N");
   const std::string name = command.name();
-  for (const char* known : {"build", "bench", "verify", "infer", "calibrate", "eval"})
+  for (const char* known : {"run", "build", "bench", "verify", "infer", "calibrate", "eval"})
     if (name == known) {
       if (numbered) setenv("PARE_CUDA_DEVICE", device.c_str() + 5, 1);
       return;

@@ -19,9 +19,9 @@ void SurgeonVerb::declare(Args& args) {
 
 Graph SurgeonVerb::open(const std::vector<std::string>& others_read) {
   if (output_.empty() && !dry_run_)
-    throw make_error(ErrorCode::kUsage, "where shall the result go?")
+    throw make_error(ErrorCode::kUsage, "no place for the result")
         .at("-o")
-        .hint("Name a file with -o, or ask with --dry-run what would change.");
+        .hint("name a file with -o, or ask with --dry-run what would change");
   if (!output_.empty() && !dry_run_) {
     std::vector<std::string> read = others_read;
     read.push_back(path_);

@@ -95,7 +95,9 @@ class AudioSource : public Source {
       throw make_error(ErrorCode::kUsage, "audio is cut into frames, and nothing says how long they are")
           .hint("add frame=N, the values that are new in each sample (and context=N for those before)");
     if (frame_ > kMaxFrame || context_ > kMaxFrame)
-      fail(ErrorCode::kUsage, "a frame of {} values with a context of {} is too long", frame_, context_);
+      throw make_error(ErrorCode::kUsage, "a frame of {} values with a context of {} is too long", frame_,
+                       context_)
+          .hint("lower frame or context");
     files_ = clips_at(spec.path);
     for (const std::string& path : files_) {
       Tensor clip = file_extension(path) == ".wav" ? read_wav(path, spec.rate > 0 ? spec.rate : kDefaultRate)
@@ -112,7 +114,8 @@ class AudioSource : public Source {
       clips_.push_back(std::move(clip));
     }
     if (count_ == 0)
-      fail(ErrorCode::kUsage, "no clip at '{}' has a whole frame of {} values", spec.path, frame_);
+      throw make_error(ErrorCode::kUsage, "no clip at '{}' has a whole frame of {} values", spec.path, frame_)
+          .hint("lower frame, or give longer clips");
     columns_.push_back({"", clips_.front().dtype(), {context_ + frame_}});
   }
 

@@ -87,8 +87,9 @@ Dataset::Dataset(const DatasetSpec& spec, std::unique_ptr<Source> source, const 
     if (source_->count() == 0)
       throw make_error(ErrorCode::kUsage, "there are no samples in it").hint("give a set with samples");
     if (count <= 0)
-      fail(ErrorCode::kUsage, "skip is {}, and there are no more than {} samples", spec_.skip,
-           source_->count());
+      throw make_error(ErrorCode::kUsage, "skip is {}, and there are no more than {} samples", spec_.skip,
+                       source_->count())
+          .hint("lower skip");
     check_pairs(model);
     if (!spec_.width_from.empty()) load_widths();
     choose_columns(model);

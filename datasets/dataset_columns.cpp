@@ -70,7 +70,9 @@ void Dataset::choose_columns(const std::vector<InputSpec>& model) {
   for (std::size_t c = 0; c < columns.size(); ++c)
     if (columns[c].name.empty() || (columns[c].name != spec_.labels && columns[c].name != spec_.width_from))
       data.push_back(static_cast<int>(c));
-  if (data.empty()) fail(ErrorCode::kUsage, "there is nothing in it but the labels");
+  if (data.empty())
+    throw make_error(ErrorCode::kUsage, "there is nothing in it but the labels")
+        .hint("name a file that also holds the inputs");
 
   const auto key_for = [&](const std::string& input) {
     for (const auto& pair : spec_.inputs)
@@ -134,7 +136,8 @@ void Dataset::check_pairs(const std::vector<InputSpec>& model) const {
   for (std::size_t i = 0; i < names.size(); ++i) {
     check_name(names[i], model);
     if (std::count(names.begin(), names.end(), names[i]) > 1 || names[i] == spec_.input)
-      fail(ErrorCode::kUsage, "the model's input '{}' is fed twice", names[i]);
+      throw make_error(ErrorCode::kUsage, "the model's input '{}' is fed twice", names[i])
+          .hint("name each input once");
   }
   if (!spec_.feedback.empty() && spec_.shuffle)
     throw make_error(ErrorCode::kUsage, "shuffle and feedback contradict each other: a state follows time")
@@ -153,7 +156,9 @@ void Dataset::add_fixed(const InputSpec& wanted) {
                                      [&](const auto& pair) { return pair.first == wanted.name; });
   const char* key = constant == spec_.constants.end() ? "feedback" : "constants";
   if (!wanted.shape.ranked)
-    fail(ErrorCode::kUnsupported, "{}: the model does not say what shape '{}' has", key, wanted.name);
+    throw make_error(ErrorCode::kUnsupported, "{}: the model does not say what shape '{}' has", key,
+                     wanted.name)
+        .hint("pare surgeon set-shape gives inputs their sizes");
   Column column;
   column.source = -1;
   column.is_state = constant == spec_.constants.end();
@@ -195,10 +200,11 @@ void Dataset::check_column(const Source::Column& column, const InputSpec& wanted
                                             : "width_from")
         .hint("add layout=nchw, nhwc or nhwc_to_nchw");
   } else if (spec.channels == "gray") {
-    fail(ErrorCode::kUsage, "channels=gray is for image folders");
+    throw make_error(ErrorCode::kUsage, "channels=gray is for image folders").hint("leave channels out");
   }
   if (!images && (!spec.resize.empty() || !spec.crop.empty()))
-    fail(ErrorCode::kUsage, "resize and crop are for image folders; '{}' is an array", spec.path);
+    throw make_error(ErrorCode::kUsage, "resize and crop are for image folders; '{}' is an array", spec.path)
+        .hint("leave them out, or give a folder of images");
 
   const std::string both =
       fmt::format("'{}' is {} {} in the data, but the model's input is {} {}", wanted.name,
@@ -261,7 +267,7 @@ void Dataset::check_column(const Source::Column& column, const InputSpec& wanted
     else if (spec.layout == DataLayout::kNhwc && transposed_fits(column.sample, wanted.shape, false))
       hint = "the channels stand first in the data and last in the model: layout is nchw_to_nhwc";
     else if (images)
-      hint = "resize=[height,width] or crop make pictures of another size";
+      hint = "resize=[height,width] or crop make images of another size";
     else if (wanted.shape.ranked && wanted.shape.dims.size() == sample.size() + 2)
       hint = "the data has one dimension less: the first counts samples, so one sample alone is array[None]";
     throw make_error(ErrorCode::kUsage, "wrong shape: {}{}", both,
@@ -282,12 +288,15 @@ void Dataset::check_column(const Source::Column& column, const InputSpec& wanted
     }
     if (wanted.shape.dims[0].known()) {
       if (fixed_batch_ > 0 && fixed_batch_ != wanted.shape.dims[0].value)
-        fail(ErrorCode::kUnsupported, "the model's inputs have different first dimensions ({} and {})",
-             fixed_batch_, wanted.shape.dims[0].value);
+        throw make_error(ErrorCode::kUnsupported,
+                         "the model's inputs have different first dimensions ({} and {})", fixed_batch_,
+                         wanted.shape.dims[0].value)
+            .hint("pare surgeon set-shape makes them one");
       fixed_batch_ = wanted.shape.dims[0].value;
       if (fixed_batch_ == 0)
-        fail(ErrorCode::kUsage, "the model takes no samples: '{}' is {}", wanted.name,
-             to_string(wanted.shape));
+        throw make_error(ErrorCode::kUsage, "the model takes no samples: '{}' is {}", wanted.name,
+                         to_string(wanted.shape))
+            .hint("the first size of an input counts samples; pare surgeon set-shape opens it");
     }
   }
 

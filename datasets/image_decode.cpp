@@ -15,10 +15,10 @@ namespace pare {
 namespace {
 
 void check_sides(std::uint64_t height, std::uint64_t width) {
-  if (height == 0 || width == 0) fail(ErrorCode::kBadFile, "the picture is {} x {} pixels", width, height);
+  if (height == 0 || width == 0) fail(ErrorCode::kBadFile, "the image is {} x {} pixels", width, height);
   if (height > limits::kMaxImageSide || width > limits::kMaxImageSide ||
       height * width > limits::kMaxImagePixels)
-    fail(ErrorCode::kBadFile, "the picture says to be {} x {} pixels; {} a side and {} in all are allowed",
+    fail(ErrorCode::kBadFile, "the image says to be {} x {} pixels; {} a side and {} in all are allowed",
          width, height, limits::kMaxImageSide, limits::kMaxImagePixels);
 }
 
@@ -141,7 +141,7 @@ Image decode_png(std::span<const std::byte> file, int channels, bool size_only) 
 
 Image decode(std::span<const std::byte> file, int channels, bool size_only) {
   if (file.size() > limits::kMaxImageFileBytes)
-    fail(ErrorCode::kBadFile, "the picture has {} bytes, more than the {} allowed", file.size(),
+    fail(ErrorCode::kBadFile, "the image has {} bytes, more than the {} allowed", file.size(),
          limits::kMaxImageFileBytes);
   const auto starts = [&](const char* magic, std::size_t n) {
     return file.size() >= n && std::memcmp(file.data(), magic, n) == 0;

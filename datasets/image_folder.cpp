@@ -26,7 +26,7 @@ void collect(const std::string& root, const std::string& below, int depth, std::
       collect(root, path, depth + 1, files);
     } else if (extension == ".jpg" || extension == ".jpeg" || extension == ".png") {
       if (files.size() >= kMaxFiles)
-        fail(ErrorCode::kBadFile, "'{}' holds more than {} pictures", root, kMaxFiles);
+        fail(ErrorCode::kBadFile, "'{}' holds more than {} images", root, kMaxFiles);
       files.push_back(path);
     }
   }
@@ -40,14 +40,14 @@ class ImageSource : public Source {
         throw make_error(ErrorCode::kBadFile, "cannot open '{}': there is no such folder", spec.path)
             .hint("check the path; a path in a recipe is relative to the recipe's own folder");
       throw make_error(ErrorCode::kBadFile, "'{}' is no folder", spec.path)
-          .hint("kind=images reads a folder of pictures");
+          .hint("kind=images reads a folder of images");
     }
     collect(spec.path, "", 0, files_);
     std::sort(files_.begin(), files_.end());
     count_ = static_cast<std::int64_t>(files_.size());
     if (files_.empty())
       throw make_error(ErrorCode::kUsage, "there is no .jpg, .jpeg or .png below '{}'", spec.path)
-          .hint("give the folder that holds the pictures");
+          .hint("give the folder that holds the images");
     channels_ = spec.channels == "gray" ? 1 : 3;
     const MappedFile first(full_path(0));
     const Image size =
@@ -102,7 +102,7 @@ class ImageSource : public Source {
       image = resize_bilinear(image, height, width);
       if (!spec_.crop.empty()) image = crop_middle(image, spec_.crop.front(), spec_.crop.back());
       if (image.height != height_ || image.width != width_)
-        throw make_error(ErrorCode::kUsage, "the picture is {}x{} (height x width), but '{}' is {}x{}",
+        throw make_error(ErrorCode::kUsage, "the image is {}x{} (height x width), but '{}' is {}x{}",
                          image.height, image.width, files_[0], height_, width_)
             .hint("add resize=[height,width], or resize=SIDE with crop=SIDE");
       return image;

@@ -106,9 +106,9 @@ Image resize_bilinear(const Image& image, std::int64_t height, std::int64_t widt
 
 Image crop_middle(const Image& image, std::int64_t height, std::int64_t width) {
   if (height > image.height || width > image.width)
-    throw make_error(ErrorCode::kUsage, "crop={}x{} (height x width) of a picture of {}x{}", height, width,
+    throw make_error(ErrorCode::kUsage, "crop={}x{} (height x width) of an image of {}x{}", height, width,
                      image.height, image.width)
-        .hint("add resize=, so that every picture is large enough");
+        .hint("add resize=, so that every image is large enough");
   const auto middle = [](std::int64_t rest) {  // rest / 2, halves to even
     return rest / 2 + (rest % 2 == 1 && rest / 2 % 2 == 1 ? 1 : 0);
   };

@@ -100,8 +100,9 @@ std::vector<float> per_channel(const char* key, const std::vector<double>& value
                      key, values.size())
         .hint("add layout=nchw, nhwc or nhwc_to_nchw, or give one number");
   if (values.size() > 1 && static_cast<std::int64_t>(values.size()) != channels)
-    fail(ErrorCode::kUsage, "'{}' has {} numbers, but the data has {} channels", key, values.size(),
-         channels);
+    throw make_error(ErrorCode::kUsage, "'{}' has {} numbers, but the data has {} channels", key,
+                     values.size(), channels)
+        .hint("give one number, or one a channel");
   std::vector<float> all(static_cast<std::size_t>(channels), static_cast<float>(otherwise));
   for (std::size_t c = 0; c < all.size() && !values.empty(); ++c) {
     all[c] = static_cast<float>(values[values.size() > 1 ? c : 0]);
@@ -150,7 +151,7 @@ Preprocess make_preprocess(const DatasetSpec& spec, DType dtype, const Dims& sam
       throw make_error(ErrorCode::kUsage,
                        "alpha is a fourth channel of float32, but the data has {} channels{}", p.channels,
                        arithmetic ? "" : " and no arithmetic")
-          .hint("pictures of three channels with scale=1 or another scale can have one");
+          .hint("images of three channels with scale=1 or another scale can have one");
     p.append_alpha = true;
     p.alpha = static_cast<float>(*spec.alpha);
     p.sample_out[p.channels_last_out ? 2 : 0] = 4;

@@ -26,8 +26,9 @@ std::vector<Tensor> synthetic_inputs(const std::vector<InputSpec>& model, std::i
     if (own != given.end()) {
       dims = own->second;
       if (!input.shape.fits(dims))
-        fail(ErrorCode::kUsage, "the shape {} was given for '{}', but the model asks for {}", to_string(dims),
-             input.name, to_string(input.shape));
+        throw make_error(ErrorCode::kUsage, "the shape {} was given for '{}', but the model asks for {}",
+                         to_string(dims), input.name, to_string(input.shape))
+            .hint("give the sizes that the model fixes, and numbers for those it leaves open");
     } else {
       if (!input.shape.ranked)
         throw make_error(ErrorCode::kUsage, "the model does not say the shape of its input '{}'", input.name)

@@ -10,7 +10,9 @@ namespace pare {
 GateResult judge(const GateLimit& gate, const MetricValues& candidate, const MetricValues& reference,
                  const MetricValues* baseline, std::int64_t not_finite_candidate) {
   const GateMetric parsed = parse_gate_metric(gate.metric);
-  if (parsed.metric == nullptr) fail(ErrorCode::kUsage, "there is no metric '{}'", gate.metric);
+  if (parsed.metric == nullptr)
+    throw make_error(ErrorCode::kUsage, "there is no metric '{}'", gate.metric)
+        .hint("docs/metrics.md has them; a gate may end in _drop or _drop_rel");
   const std::string name = parsed.metric->name;
   const auto value = candidate.find(name);
   if (value == candidate.end())

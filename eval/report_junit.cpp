@@ -1,34 +1,11 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "eval/report_plots.h"
 #include "eval/report_render.h"
 
 namespace pare {
 namespace {
-
-// XML 1.0 allows no control characters but tab and newline, not even escaped.
-std::string escape(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' ? '?' : c;
-    }
-  }
-  return out;
-}
 
 struct TestCase {
   std::string group, name, failure, detail;  // failure "": passed
@@ -67,7 +44,7 @@ std::string document(const Report& report, std::size_t tests, std::size_t failur
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"pare\" {0} time=\"{1:.3f}\">\n"
       "  <testsuite name=\"{2}\" {0} skipped=\"0\" time=\"{1:.3f}\">\n{3}  </testsuite>\n</testsuites>\n",
-      counts, seconds, escape(report.title), cases);
+      counts, seconds, html_escape(report.title), cases);
 }
 
 }  // namespace
@@ -76,16 +53,16 @@ std::string render_junit(const Report& report) {
   const std::vector<TestCase> cases = test_cases(report);
   std::size_t failures = 0;
   for (const TestCase& test : cases) failures += test.failure.empty() ? 0 : 1;
-  const std::string name = escape(report.title);
+  const std::string name = html_escape(report.title);
   std::string out;
   for (const TestCase& test : cases) {
     out += fmt::format("    <testcase classname=\"{}.{}\" name=\"{}\" time=\"0\">\n", name, test.group,
-                       escape(test.name));
+                       html_escape(test.name));
     if (!test.failure.empty())
-      out += fmt::format("      <failure message=\"{}\">{}</failure>\n", escape(test.failure),
-                         escape(test.detail));
+      out += fmt::format("      <failure message=\"{}\">{}</failure>\n", html_escape(test.failure),
+                         html_escape(test.detail));
     else
-      out += fmt::format("      <system-out>{}</system-out>\n", escape(test.detail));
+      out += fmt::format("      <system-out>{}</system-out>\n", html_escape(test.detail));
     out += "    </testcase>\n";
   }
   return document(report, cases.size(), failures, 0, out);
@@ -97,7 +74,8 @@ std::string render_junit_error(const Report& report, const std::string& stage, c
   return document(report, 1, 0, 1,
                   fmt::format("    <testcase classname=\"{}.stages\" name=\"{}\" time=\"0\">\n"
                               "      <error message=\"{}\">{}</error>\n    </testcase>\n",
-                              escape(report.title), escape(stage), escape(error.what()), escape(detail)));
+                              html_escape(report.title), html_escape(stage), html_escape(error.what()),
+                              html_escape(detail)));
 }
 
 }  // namespace pare

@@ -28,7 +28,7 @@ std::string html_escape(const std::string& text) {
         out += "&#39;";
         break;
       default:
-        out += c;
+        out += static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' ? '?' : c;
     }
   }
   return out;

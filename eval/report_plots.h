@@ -9,6 +9,8 @@
 
 namespace pare {
 
+// As text and attributes of HTML and XML have it. XML 1.0 allows no control characters but tab and newline,
+// not even escaped: '?' stands for them.
 std::string html_escape(const std::string& text);
 
 // One calibrated tensor: counts on a logarithmic axis, the chosen range shaded, its ends marked.

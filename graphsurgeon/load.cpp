@@ -20,7 +20,7 @@ ModelKind kind_of_folder(const std::string& path) {
     if (name == "config.json" || file_extension(name) == ".safetensors") return ModelKind::kCheckpoint;
   throw make_error(ErrorCode::kBadFile, "the folder '{}' holds no model", path)
       .at(path)
-      .hint("Name an .onnx file, or a checkpoint folder with config.json and *.safetensors.");
+      .hint("name an .onnx file, or a checkpoint folder with config.json and *.safetensors");
 }
 
 bool looks_like_safetensors(std::span<const std::byte> bytes) {
@@ -71,7 +71,7 @@ Graph load_model(const std::string& path, std::vector<std::string>* warnings) {
   throw make_error(ErrorCode::kUnsupported, "'{}' is a {} model, which this build cannot open as a graph",
                    path, model_kind_name(kind))
       .at(path)
-      .hint("Give an ONNX file, a checkpoint folder or a GGUF file.");
+      .hint("give an ONNX file, a checkpoint folder or a GGUF file");
 }
 
 }  // namespace pare

@@ -265,7 +265,8 @@ std::string run_folder_of(const LoadedRecipe& recipe, const std::string& out) {
 
 RunOutcome run_recipe(const LoadedRecipe& recipe, const RunOptions& options) {
   if (options.resume && options.force)
-    throw make_error(ErrorCode::kUsage, "--resume and --force contradict each other");
+    throw make_error(ErrorCode::kUsage, "--resume and --force contradict each other")
+        .hint("--resume goes on with what is there, --force replaces it");
   check_stage(options.from, "--from");
   check_stage(options.until, "--until");
   check_supported(recipe.recipe);

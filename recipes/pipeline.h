@@ -32,6 +32,7 @@ struct RunOptions {
   Progress* progress = nullptr;
   std::function<void(const std::string&)> message;  // what is going on, for people; may be empty
   std::string pare_version;
+  std::string device = "auto";  // another one takes the place of build.device
 };
 
 struct RunOutcome {

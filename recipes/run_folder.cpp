@@ -94,7 +94,9 @@ std::string RunFolder::file(const std::string& name) const { return join_path(pa
 void RunFolder::lock() {
   const std::string name = file("lock");
   lock_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (lock_ < 0) fail(ErrorCode::kDevice, "cannot open '{}': {}", name, std::strerror(errno));
+  if (lock_ < 0)
+    throw make_error(ErrorCode::kDevice, "cannot open '{}': {}", name, std::strerror(errno))
+        .hint("give another folder with --out");
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;

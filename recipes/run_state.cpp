@@ -74,7 +74,9 @@ const Graph& RunState::structure() {
 void RunState::run_surgery() {
   Graph graph = original();
   for (const std::string& pass : recipe().surgery) {
-    if (pass != "simplify" && pass != "recognize") fail(ErrorCode::kUsage, "there is no surgery '{}'", pass);
+    if (pass != "simplify" && pass != "recognize")
+      throw make_error(ErrorCode::kUsage, "there is no surgery '{}'", pass)
+          .hint("surgery: [simplify] or [simplify, recognize]");
     SimplifyOptions simplify_options;
     simplify_options.recognize = pass == "recognize";
     for (const std::string& name : recipe().surgery_without)

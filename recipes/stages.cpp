@@ -18,6 +18,7 @@
 #include "quant/audit.h"
 #include "quant/placement/activation.h"
 #include "recipes/blocks/quantize_blocks.h"
+#include "recipes/build_stage.h"
 #include "recipes/checkpoint/export_checkpoint.h"
 #include "recipes/export_model.h"
 #include "recipes/plan_report.h"
@@ -39,6 +40,7 @@ bool wants_calibration(const Recipe& r) {
          (!r.quantize || quant::needs_statistics(quant_spec(*r.quantize)));
 }
 bool wants_quantization(const Recipe& r) { return r.quantize.has_value(); }
+bool wants_build(const Recipe& r) { return r.build.has_value(); }
 bool wants_evaluation(const Recipe& r) { return r.quantize && r.evaluate; }
 
 // Opens everything once, so that what is missing or does not fit is said before hours of work.
@@ -334,6 +336,7 @@ const std::vector<Stage>& all_stages() {
       {"quantize", "choose ranges and codes, write the model", wants_quantization, run_quantize},
       {"audit", "read the model back and compare", wants_quantization, run_audit},
       {"evaluate", "judge it against the original", wants_evaluation, run_evaluate},
+      {"build", "make an engine of it, time its kernels", wants_build, run_build},
   };
   return kStages;
 }

@@ -192,7 +192,8 @@ class TextSource final : public Source {
     const std::vector<std::int64_t> none, &before = special ? spec.tokens->before : none,
                                           &after = special ? spec.tokens->after : none;
     if (static_cast<std::int64_t>(before.size() + after.size()) >= window_)
-      fail(ErrorCode::kUsage, "a window of {} has room for special tokens only", window_);
+      throw make_error(ErrorCode::kUsage, "a window of {} has room for special tokens only", window_)
+          .hint("raise window");
     for (const std::string& file : files_of(spec.path))
       for (const Text& text : texts_of(file, spec, chat_)) {
         const auto &front = text.dialogue ? none : before, &back = text.dialogue ? none : after;
@@ -206,7 +207,10 @@ class TextSource final : public Source {
             {static_cast<std::int64_t>(tokens_.size()), static_cast<std::int64_t>(ids.size()), 1});
         tokens_.insert(tokens_.end(), ids.begin(), ids.end());
       }
-    if (windows_.empty()) throw make_error(ErrorCode::kUsage, "there is no text in it").at(spec.path);
+    if (windows_.empty())
+      throw make_error(ErrorCode::kUsage, "there is no text in it")
+          .at(spec.path)
+          .hint("name a file with text; of jsonl, `field` is the key that holds it");
   }
 
   void check_tokens(const DatasetSpec& spec, const Tokenizer& tokenizer) const {

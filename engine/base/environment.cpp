@@ -12,7 +12,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"XDG_CACHE_HOME", "the cache is the folder `pare` in it (default ~/.cache); see `pare cache show`"},
       {"HOME", "where ~/.cache is"},
       {"PARE_TEST_DISK_FULL_AFTER", "for tests: bytes that may be written before the disk is full"},
-      {"PARE_GPU_GENERATED_ONLY", "for tests: generated kernels alone are checked"}};
+      {"PARE_GPU_GENERATED_ONLY", "for tests: generated kernels alone are checked"},
+      {"PARE_GPU_ONLY", "for tests: kernels of these groups alone are checked, separated by commas"}};
   return kVariables;
 }
 

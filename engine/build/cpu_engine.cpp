@@ -151,8 +151,10 @@ EngineFile build_cpu_engine(const Graph& open, const ShapeProfile& profile, cons
   for (const auto* list : {&open.inputs, &open.outputs})
     for (const ValueId id : *list)
       if (open.value(id).kind != ValueKind::kTensor || open.value(id).dtype == DType::kString)
-        fail(ErrorCode::kUnsupported, "'{}' is no tensor of numbers; engines take and give only those",
-             open.value(id).name);
+        throw make_error(ErrorCode::kUnsupported,
+                         "'{}' is no tensor of numbers; engines take and give only those",
+                         open.value(id).name)
+            .hint("`pare infer` runs the model as it is");
   EngineFile engine;
   engine.profile = profile;
   engine.integer = integer;
@@ -202,6 +204,32 @@ EngineFile build_cpu_engine(const Graph& open, const ShapeProfile& profile, cons
     engine.rows.push_back(std::move(row));
   }
   return engine;
+}
+
+int take_cached_times(EngineFile& engine, TimingCache& cache, int threads, bool require,
+                      const std::string& where) {
+  const EngineProvenance& p = engine.provenance;
+  int known = 0;
+  for (EngineRow& row : engine.rows) {
+    const std::string key =
+        fmt::format("pare {} {} model {} batch {} {} threads {} {} {}", p.pare_version, p.device,
+                    p.model_sha256, p.batch, to_string(engine.profile), threads, row.name, row.kernel);
+    const std::vector<TimingCache::Entry>* entries = cache.find(key);
+    if (entries != nullptr && !entries->empty()) {
+      row.microseconds = entries->front().microseconds;
+      ++known;
+    } else if (require) {
+      throw make_error(ErrorCode::kUnsupported, "layer '{}' ({}) is not in the timing cache", row.name,
+                       row.kernel)
+          .at(where)
+          .hint(
+              "build once without --require-cached-tactics: the cache is of one model, batch, profile, "
+              "device and number of threads");
+    } else {
+      cache.put(key, {TimingCache::Entry{row.kernel, row.microseconds}});
+    }
+  }
+  return known;
 }
 
 CpuMemory predict_cpu_memory(const EngineFile& engine, const NamedSizes& sizes) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/base/thread_pool.h"
@@ -21,6 +22,13 @@ struct CpuMemory {
 // Provenance but for architecture, device and batch is the caller's.
 EngineFile build_cpu_engine(const Graph& open, const ShapeProfile& profile, const std::vector<Tensor>& inputs,
                             bool integer, ThreadPool& pool);
+
+// Kernels for the CPU are not chosen by time, but their times stand in the engine: with those of the cache it
+// is the same file, byte for byte. Takes the times that the cache has for this engine (its provenance and
+// profile, `threads`), adds the others to it, and returns how many there were. Error kUnsupported with
+// `require` for a layer that the cache, the file `where`, does not have.
+int take_cached_times(EngineFile& engine, TimingCache& cache, int threads, bool require,
+                      const std::string& where);
 
 // What such an engine needs at these sizes: all weights, and the values that are alive at the same time.
 CpuMemory predict_cpu_memory(const EngineFile& engine, const NamedSizes& sizes);

@@ -89,10 +89,13 @@ Graph open_sizes(const Graph& source, std::int64_t batch, const InputShapes& giv
   for (const auto& [input, dims] : given) {
     const ValueId id = graph.find_value(input);
     if (id == ValueId::kNone || !graph.is_input(id))
-      throw make_error(ErrorCode::kUsage, "the model has no input '{}'", input).at("--input-shape");
+      throw make_error(ErrorCode::kUsage, "the model has no input '{}'", input)
+          .at("--input-shape")
+          .hint("`pare inspect MODEL` lists its inputs");
     if (!graph.value(id).shape.fits(dims))
       throw make_error(ErrorCode::kUsage, "input '{}' is {}, which {} does not fit", input,
-                       to_string(graph.value(id).shape), to_string(dims));
+                       to_string(graph.value(id).shape), to_string(dims))
+          .hint("give the sizes that the model fixes, and numbers for those it leaves open");
     graph.value(id).shape = Shape(dims);
   }
   std::map<std::string, bool> named;
@@ -143,7 +146,8 @@ InputShapes shapes_at(const Graph& open, const NamedSizes& sizes) {
     for (const Dim& d : value.shape.dims) {
       const auto size = sizes.find(d.symbol);
       if (!d.known() && size == sizes.end())
-        fail(ErrorCode::kUsage, "the size '{}' of input '{}' is open", to_string(d), value.name);
+        throw make_error(ErrorCode::kUsage, "the size '{}' of input '{}' is open", to_string(d), value.name)
+            .hint("give its shape with --input-shape, or sizes with --profile");
       dims.push_back(d.known() ? d.value : size->second);
     }
     shapes.emplace_back(value.name, std::move(dims));

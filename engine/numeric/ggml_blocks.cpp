@@ -10,6 +10,7 @@ namespace {
 
 using ggml::Byte;
 using ggml::half_at;
+using ggml::scale_and_min;
 
 std::uint32_t word_at(const Byte* p) {
   std::uint32_t word;
@@ -97,17 +98,6 @@ void q3_k(const Byte* p, float* x, std::int64_t blocks) {
       const int high = p[i % 32] >> (i / 32) & 1;
       x[i] = d * static_cast<float>(scale) * static_cast<float>(code - (high == 0 ? 4 : 0));
     }
-  }
-}
-
-// Scale and minimum of run j of 32, of Q4_K and Q5_K: 6 bits each, in 12 bytes.
-void scale_and_min(const Byte* s, int j, int& scale, int& minimum) {
-  if (j < 4) {
-    scale = s[j] & 63;
-    minimum = s[j + 4] & 63;
-  } else {
-    scale = (s[j + 4] & 15) | (s[j - 4] >> 6) << 4;
-    minimum = (s[j + 4] >> 4) | (s[j] >> 6) << 4;
   }
 }
 

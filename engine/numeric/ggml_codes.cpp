@@ -10,6 +10,7 @@ namespace {
 
 using ggml::Byte;
 using ggml::half_at;
+using ggml::scale_and_min;
 
 // 32 codes of four bits: the first half in the low ones.
 void nibbles(const Byte* p, Byte* codes) {
@@ -81,16 +82,6 @@ void q3_k(const Byte* p, Byte* codes, float* scales, float*) {
   for (int i = 0; i < 256; ++i)
     codes[i] = static_cast<Byte>((p[32 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) |
                                  (p[i % 32] >> (i / 32) & 1) << 2);
-}
-
-void scale_and_min(const Byte* s, int j, int& scale, int& minimum) {
-  if (j < 4) {
-    scale = s[j] & 63;
-    minimum = s[j + 4] & 63;
-  } else {
-    scale = (s[j + 4] & 15) | (s[j - 4] >> 6) << 4;
-    minimum = (s[j + 4] >> 4) | (s[j] >> 6) << 4;
-  }
 }
 
 void scales_and_minima(const Byte* p, float* scales, float* offsets) {

@@ -65,7 +65,7 @@ void run_loop(ControlCall& call) {
     if (t == limit)
       throw make_error(ErrorCode::kUnsupported, "the loop does not end: it was stopped after {} iterations",
                        limit)
-          .hint("Its condition stays true. A loop that really takes longer needs a higher max_iterations.");
+          .hint("its condition stays true. A loop that really takes longer needs a higher max_iterations");
     check_cancelled();
     body.set(graph.inputs[0], number<std::int64_t>(t, DType::kI64, input_of(graph, 0), pool));
     body.set(graph.inputs[1], number<std::uint8_t>(1, DType::kBool, input_of(graph, 1), pool));

@@ -93,7 +93,9 @@ void Session::Impl::check_inputs(const std::vector<Tensor>& inputs) const {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Value& want = graph->value(graph->inputs[i]);
     const Tensor& got = inputs[i];
-    if (got.empty()) fail(ErrorCode::kUsage, "input '{}' was not given", want.name);
+    if (got.empty())
+      throw make_error(ErrorCode::kUsage, "input '{}' was not given", want.name)
+          .hint("`pare inspect MODEL` lists its inputs");
     if (want.dtype != got.dtype())
       throw make_error(ErrorCode::kUsage, "input '{}' is {}, the model wants {}", want.name,
                        name(got.dtype()), name(want.dtype))

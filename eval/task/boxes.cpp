@@ -44,8 +44,9 @@ BoxAgreement::BoxAgreement(const BoxSpec& spec, const std::vector<std::string>& 
   for (const std::string& name : spec.scores) scores_.push_back(find(name));
   for (const std::string& name : spec.boxes) places_.push_back(find(name));
   if (scores_.size() != places_.size() || scores_.empty())
-    fail(ErrorCode::kUsage, "boxes: {} outputs with scores, {} with boxes; they go in pairs", scores_.size(),
-         places_.size());
+    throw make_error(ErrorCode::kUsage, "boxes: {} outputs with scores, {} with boxes; they go in pairs",
+                     scores_.size(), places_.size())
+        .hint("name as many outputs under boxes.boxes as under boxes.scores");
 }
 
 std::vector<Box> BoxAgreement::decode(const std::vector<Tensor>& outputs, std::int64_t index) const {

@@ -43,8 +43,9 @@ void TokenMetrics::add(const Tensor& logits, const Tensor& targets, const Tensor
                      to_string(dims), to_string(wanted))
         .hint("metrics of text need logits [batch, sequence, vocabulary] as the first output");
   if (reference != nullptr && reference->dims() != dims)
-    fail(ErrorCode::kUsage, "the reference gives {}, and the candidate {}", to_string(reference->dims()),
-         to_string(dims));
+    throw make_error(ErrorCode::kUsage, "the reference gives {}, and the candidate {}",
+                     to_string(reference->dims()), to_string(dims))
+        .hint("the two must be the same network with the same tokenizer");
   const Tensor mine = to_float32(logits.view());
   const Tensor theirs = reference != nullptr ? to_float32(reference->view()) : Tensor();
   const std::int64_t rows = wanted[0] * wanted[1], n = dims[2];

@@ -8,7 +8,9 @@ namespace pare {
 Graph build_bert(NetBuilder& net) {
   const ModelConfig& c = net.config();
   if (net.options().with_cache || net.options().stepwise)
-    throw make_error(ErrorCode::kUnsupported, "an encoder has no cache of keys and values").at(c.where);
+    throw make_error(ErrorCode::kUnsupported, "an encoder has no cache of keys and values")
+        .at(c.where)
+        .hint("leave --with-cache out");
   const std::string prefix = net.has("bert.embeddings.word_embeddings.weight") ? "bert." : "";
   const std::string embed = prefix + "embeddings";
   const ValueId ids = net.input_ids();

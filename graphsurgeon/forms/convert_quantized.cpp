@@ -215,7 +215,8 @@ ConvertedCheckpoint convert_quantized(const Checkpoint& checkpoint, Dialect dial
   for (const LinearFormat& layer : source.model().layers)
     if (const std::string why = gguf_why_not(layer); !why.empty())
       throw make_error(ErrorCode::kUnsupported, "gguf cannot hold this: layer '{}' {}", layer.module, why)
-          .at(checkpoint.path);
+          .at(checkpoint.path)
+          .hint("docs/checkpoints.md says which form holds what");
   GgufWriteOptions options;
   options.type = options.embedding = plain_gguf_type(source.model());
   options.pool = &pool;
@@ -230,7 +231,9 @@ ConvertedCheckpoint convert_quantized(const Checkpoint& checkpoint, Dialect dial
 
 WrittenCheckpoint write_dequantized(const Checkpoint& checkpoint, const std::string& output) {
   if (checkpoint.quantized == nullptr)
-    throw make_error(ErrorCode::kUsage, "the checkpoint is not quantized").at(checkpoint.path);
+    throw make_error(ErrorCode::kUsage, "the checkpoint is not quantized")
+        .at(checkpoint.path)
+        .hint("pare quantize CHECKPOINT --format SCHEME --export FORM makes one that is");
   return write_floats(Dequantized(checkpoint), output);
 }
 

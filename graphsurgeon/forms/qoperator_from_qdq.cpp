@@ -324,17 +324,10 @@ void remove_unread(Graph& graph, const std::vector<std::string>& ops) {
 }
 
 QuantizedFormReport to_qoperator(Graph& graph) {
-  QuantizedFormReport report;
-  Graph changed = graph;
-  for_each_graph(changed, [&](Graph& g) {
+  return in_other_form(graph, [](Graph& g, QuantizedFormReport& report) {
     ToQOperator(g, report).run();
     dynamic_to_integer(g, report);
   });
-  infer_shapes(changed);
-  changed.drop_unused_values();
-  verify(changed);
-  graph = std::move(changed);
-  return report;
 }
 
 }  // namespace pare

@@ -212,14 +212,7 @@ class ToQdq {
 }  // namespace
 
 QuantizedFormReport to_qdq(Graph& graph) {
-  QuantizedFormReport report;
-  Graph changed = graph;
-  for_each_graph(changed, [&](Graph& g) { ToQdq(g, report).run(); });
-  infer_shapes(changed);
-  changed.drop_unused_values();
-  verify(changed);
-  graph = std::move(changed);
-  return report;
+  return in_other_form(graph, [](Graph& g, QuantizedFormReport& report) { ToQdq(g, report).run(); });
 }
 
 }  // namespace pare

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/ir/schema.h"
 #include "graphsurgeon/forms/qoperator.h"
 
 namespace pare {
@@ -39,6 +40,19 @@ inline void for_each_graph(Graph& graph, const std::function<void(Graph&)>& roun
       for_each_graph(**body, round);
     }
   round(graph);
+}
+
+// `round` on a copy of the graph and its subgraphs, which takes the graph's place once it is verified.
+inline QuantizedFormReport in_other_form(Graph& graph,
+                                         const std::function<void(Graph&, QuantizedFormReport&)>& round) {
+  QuantizedFormReport report;
+  Graph changed = graph;
+  for_each_graph(changed, [&](Graph& g) { round(g, report); });
+  infer_shapes(changed);
+  changed.drop_unused_values();
+  verify(changed);
+  graph = std::move(changed);
+  return report;
 }
 
 // Takes out nodes whose outputs nobody reads, those of `ops` only.

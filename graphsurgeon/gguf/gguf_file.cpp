@@ -42,7 +42,8 @@ class Parser {
       fail(ErrorCode::kBadFile, "this is no GGUF file: it does not begin with 'GGUF'");
     const auto version = reader_.take_little_endian<std::uint32_t>("the version");
     if (version != 2 && version != 3)
-      fail(ErrorCode::kUnsupported, "GGUF version {} is not read; 2 and 3 are", version);
+      throw make_error(ErrorCode::kUnsupported, "GGUF version {} is not read; 2 and 3 are", version)
+          .hint("convert the file again with a current llama.cpp");
     file_.version = static_cast<int>(version);
     const auto tensors = reader_.take_little_endian<std::uint64_t>("the number of tensors");
     const auto keys = reader_.take_little_endian<std::uint64_t>("the number of keys");

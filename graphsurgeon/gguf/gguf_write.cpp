@@ -229,7 +229,8 @@ class Writer {
         if (const std::string why = gguf_why_not(list[i]); !why.empty())
           throw make_error(ErrorCode::kUnsupported, "gguf cannot hold this: layer '{}' {}", list[i].module,
                            why)
-              .at("export");
+              .at("export")
+              .hint("docs/checkpoints.md says which form holds what");
         layers[list[i].module + ".weight"] = static_cast<int>(i);
       }
     }

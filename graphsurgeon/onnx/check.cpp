@@ -95,7 +95,7 @@ void check_nodes(onnx::ModelProto& model, const std::map<std::string, int>& opse
       if (!unknown || !unknown_but_read(node))
         throw make_error(ErrorCode::kBadFile, "{}", first_line(problem.what()))
             .at(fmt::format("{}: node '{}' ({})", file, node.name(), node.op_type()))
-            .hint("The model breaks a rule of ONNX (onnx.checker says so too): export it again.");
+            .hint("the model breaks a rule of ONNX (onnx.checker says so too): export it again");
     }
     for (const std::string& output : node.output()) names.add(output);
   }

@@ -98,7 +98,7 @@ ConvertOpsetReport convert_opset(Graph& graph, int opset) {
   if (opset < kOldestWritten || opset > kNewestOpset)
     throw make_error(ErrorCode::kUsage, "opset {} cannot be written; {} to {} can", opset, kOldestWritten,
                      kNewestOpset)
-        .hint("Give an opset of ai.onnx in this range.");
+        .hint("give an opset of ai.onnx in this range");
   try {
     return convert(graph, opset);
   } catch (const Error& error) {

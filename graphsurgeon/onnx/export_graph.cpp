@@ -202,7 +202,8 @@ void GraphExporter::write_node(const Node& node, onnx::GraphProto& graph_proto) 
   const std::string why = lower(call);
   if (!why.empty())
     throw make_error(ErrorCode::kUnsupported, "opset {} cannot hold the node: {}", opset_, why)
-        .at(fmt::format("node '{}' ({})", node.name, node.op));
+        .at(fmt::format("node '{}' ({})", node.name, node.op))
+        .hint("leave the opset out, or ask for a newer one");
   for (const auto& [key, attribute] : node.attrs) {
     if (!is_subgraph(attribute)) continue;
     auto* a = proto.add_attribute();
@@ -223,7 +224,8 @@ void GraphExporter::write_value(ValueId id, onnx::ValueInfoProto& info) {
   info.set_name(name_of(id));
   if (value.dtype == DType::kUndefined) {
     if (parent_ != nullptr) return;  // subgraphs may leave types open
-    fail(ErrorCode::kUnsupported, "the type of '{}' is not known", value.name);
+    throw make_error(ErrorCode::kUnsupported, "the type of '{}' is not known", value.name)
+        .hint("pare inspect --layers shows which node computes it");
   }
   write_type(value, *info.mutable_type());
   dtypes_.insert(value.dtype);

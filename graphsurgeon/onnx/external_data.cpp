@@ -29,18 +29,18 @@ void check_no_links(const std::string& directory, const std::string& location) {
     if (lstat(part.c_str(), &info) != 0)
       throw make_error(ErrorCode::kBadFile, "external data file '{}' is missing", location)
           .at(part)
-          .hint("Copy the files of weights into the folder of the model, under the names that it uses.");
+          .hint("copy the files of weights into the folder of the model, under the names that it uses");
     const bool last = end == std::string::npos;
     if (last ? !S_ISREG(info.st_mode) : !S_ISDIR(info.st_mode))
       throw make_error(ErrorCode::kBadFile,
                        "external data '{}' is not a plain file inside the model's folder", location)
           .at(part)
-          .hint("Links and special files are refused, since they may lead out of it: copy the file itself.");
+          .hint("links and special files are refused, since they may lead out of it: copy the file itself");
     if (last && info.st_nlink > 1)
       throw make_error(ErrorCode::kBadFile,
                        "external data '{}' is a hard link to a file that has other names", location)
           .at(part)
-          .hint("It may belong to someone else: copy the file.");
+          .hint("it may belong to someone else: copy the file");
     if (last) return;
   }
 }
@@ -72,7 +72,7 @@ ExternalBytes open_external(const onnx::TensorProto& proto, TensorSource& source
   const std::string bad = why_bad_location(location);
   if (!bad.empty())
     throw make_error(ErrorCode::kBadFile, "external data location '{}' is refused: {}", location, bad)
-        .hint("A model may only name files inside its own folder.");
+        .hint("a model may only name files inside its own folder");
   if (source.directory.empty())
     fail(ErrorCode::kBadFile, "external data '{}' has no folder to be in", location);
 
@@ -91,7 +91,7 @@ ExternalBytes open_external(const onnx::TensorProto& proto, TensorSource& source
   if (length > file.size() - offset || static_cast<std::uint64_t>(needed) > length)
     throw make_error(ErrorCode::kBadFile, "external data needs {} bytes from {} of '{}', which has {}",
                      std::max(length, static_cast<std::uint64_t>(needed)), offset, location, file.size())
-        .hint("The file of weights is cut short or belongs to another model.");
+        .hint("the file of weights is cut short or belongs to another model");
   return {file.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(length)),
           found->second.owner()};
 }
@@ -119,7 +119,7 @@ void verify_external(const TensorSource& source, const std::map<std::string, std
       throw make_error(ErrorCode::kBadFile,
                        "external data '{}' does not have the checksum that the model names", location)
           .at(file.path())
-          .hint("It is damaged, or belongs to another model: copy model and weights again, together.");
+          .hint("it is damaged, or belongs to another model: copy model and weights again, together");
   }
 }
 

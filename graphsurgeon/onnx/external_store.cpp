@@ -40,7 +40,7 @@ ExternalStore::ExternalStore(const std::string& model_path, const ExternalOption
       options_.location == model_name_ || options_.location == ".")
     throw make_error(ErrorCode::kUsage, "'{}' cannot be the file of weights of '{}'", options_.location,
                      model_name_)
-        .hint("Give a plain file name; the file is put beside the model.");
+        .hint("give a plain file name; the file is put beside the model");
   locations_.insert(model_name_);
 }
 

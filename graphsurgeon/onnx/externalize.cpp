@@ -25,7 +25,7 @@ onnx::ModelProto parse(const MappedFile& file, TensorSource& source) {
   if (!model.ParseFromString(stripped.message) || !model.has_graph())
     throw make_error(ErrorCode::kBadFile, "the file holds no ONNX graph")
         .at(file.path())
-        .hint("The file is no ONNX model, is cut short or damaged: export or copy it again.");
+        .hint("the file is no ONNX model, is cut short or damaged: export or copy it again");
   source.payloads = std::move(stripped.payloads);
   source.owner = file.owner();
   source.directory = parent_path(file.path());
@@ -76,7 +76,7 @@ void place(onnx::TensorProto& proto, TensorPlace where, TensorSource& source, Ex
                        "more than {} bytes would stand in the model, which is all an "
                        "ONNX file holds",
                        limits::kMaxProtobufBytes)
-          .hint("Leave the weights outside: --one-file or --file-per-tensor.");
+          .hint("leave the weights outside: --one-file or --file-per-tensor");
     write_payload(tensor, moved);
   }
   proto = std::move(moved);
@@ -106,7 +106,7 @@ ExternalizeReport externalize_onnx(const std::string& from, const std::string& t
                        "the model would have more than {} bytes, which is all an ONNX "
                        "file holds",
                        limits::kMaxProtobufBytes)
-          .hint("Let more tensors go out: a smaller --min-bytes.");
+          .hint("let more tensors go out: a smaller --min-bytes");
     AtomicFile written(to);
     written.write(bytes);
     store.commit(written);
@@ -118,7 +118,7 @@ ExternalizeReport externalize_onnx(const std::string& from, const std::string& t
     if (error.code() == ErrorCode::kBadFile) {
       const std::string where = error.where();
       if (where.empty()) error.at(from);
-      if (error.hint().empty()) error.hint("The file is damaged or was cut short: export or copy it again.");
+      if (error.hint().empty()) error.hint("the file is damaged or was cut short: export or copy it again");
     }
     throw;
   }

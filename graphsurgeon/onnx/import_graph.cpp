@@ -46,7 +46,7 @@ void read_type(const onnx::TypeProto& type, const std::string& what, Value& valu
     return read_tensor_type(inner.sequence_type().elem_type().tensor_type(), value);
   }
   throw make_error(ErrorCode::kUnsupported, "value '{}' is a map, sparse, or a sequence of such", what)
-      .hint("pare runs tensors, sequences of tensors, and optional ones.");
+      .hint("pare runs tensors, sequences of tensors, and optional ones");
 }
 
 Value read_value(const onnx::ValueInfoProto& info) {
@@ -207,7 +207,7 @@ void GraphImporter::add_node(const onnx::NodeProto& proto) {
       throw make_error(ErrorCode::kBadFile,
                        "input '{}' is made by no node, and is no initializer and no graph input{}", name,
                        parent_ == nullptr ? "" : ", here or in an enclosing graph")
-          .hint("A weight was lost, or the file was edited badly: export it again.");
+          .hint("a weight was lost, or the file was edited badly: export it again");
     node.in.push_back(id);
   }
   while (!node.in.empty() && node.in.back() == ValueId::kNone) node.in.pop_back();

@@ -168,7 +168,7 @@ void inline_local(onnx::ModelProto& model, const std::string& directory) {
                                    "converted to the model's",
                                    callee.name(), opset_of(callee.opset_import()))
                       .at(fmt::format("node '{}' ({})", node.name(), node.op_type()))
-                      .hint("Export the model with one opset.");
+                      .hint("export the model with one opset");
                 });
 }
 

@@ -53,7 +53,7 @@ void check_header(const onnx::ModelProto& model, const std::map<std::string, int
   if (main->second < kOldestOpset || main->second > kNewestOpset)
     throw make_error(ErrorCode::kUnsupported, "opset {} of ai.onnx is not read; {} to {} are", main->second,
                      kOldestOpset, kNewestOpset)
-        .hint("Convert the model with onnx.version_converter, or export it with another opset.");
+        .hint("convert the model with onnx.version_converter, or export it with another opset");
 }
 
 // Declared shapes of values between the nodes are only a help, and often stale after a tool changed the

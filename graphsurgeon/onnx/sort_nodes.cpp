@@ -116,7 +116,7 @@ class Sorter {
       text += word(graph_.node(path[i])) + " -> ";
     if (path.size() - first > kShown) text += "... -> ";
     throw make_error(ErrorCode::kBadFile, "nodes form a cycle: {}{}", text, word(graph_.node(path.back())))
-        .hint("A model is a graph without cycles: the file was edited badly. Export it again.");
+        .hint("a model is a graph without cycles: the file was edited badly, export it again");
   }
 
   void reorder(const std::vector<int>& order) {

@@ -31,12 +31,12 @@ Tensor densify(const onnx::SparseTensorProto& proto, TensorSource& source) {
   const DType type = dtype_of(proto.values().data_type());
   if (type == DType::kString || bits(type) < 8)
     throw make_error(ErrorCode::kUnsupported, "sparse tensors of {} are not read", name(type))
-        .hint("Store the tensor densely.");
+        .hint("store the tensor densely");
   const std::int64_t bytes = byte_count(type, dims);
   if (bytes > kMaxDensifiedBytes)
     throw make_error(ErrorCode::kUnsupported, "{} of shape {} has {} bytes when dense; at most {} are made",
                      name(type), to_string(dims), bytes, kMaxDensifiedBytes)
-        .hint("pare computes with dense tensors; one as sparse as this needs another tool.");
+        .hint("pare computes with dense tensors; one as sparse as this needs another tool");
   const Tensor values = read_tensor(proto.values(), source), indices = read_tensor(proto.indices(), source);
   const std::int64_t count = values.size();
   if (values.dims().size() != 1)

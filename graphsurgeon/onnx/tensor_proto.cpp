@@ -85,7 +85,7 @@ Tensor from_bytes(DType type, const Dims& dims, std::span<const std::byte> bytes
   if (bytes.size() < needed)
     throw make_error(ErrorCode::kBadFile, "{} of shape {} needs {} bytes, its data has {}", name(type),
                      to_string(dims), needed, bytes.size())
-        .hint("The file is damaged or was cut short: export or copy it again.");
+        .hint("the file is damaged or was cut short: export or copy it again");
   const int width = std::max(1, bits(type) / 8);
   const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % static_cast<unsigned>(width) == 0;
   const auto is_flag = [](std::byte b) { return std::to_integer<unsigned>(b) <= 1; };
@@ -106,7 +106,7 @@ Tensor read_payload(const onnx::TensorProto& proto, TensorSource& source) {
   element_count(dims);
   if (proto.has_segment())
     throw make_error(ErrorCode::kUnsupported, "tensors in segments are not read")
-        .hint("No exporter writes them; export the model again.");
+        .hint("no exporter writes them; export the model again");
   if (proto.data_location() == onnx::TensorProto::EXTERNAL) {
     if (type == DType::kString) fail(ErrorCode::kBadFile, "strings cannot be external data");
     const ExternalBytes found = open_external(proto, source, byte_count(type, dims));

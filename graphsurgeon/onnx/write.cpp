@@ -91,8 +91,9 @@ std::string build(const Graph& graph, const WriteOptions& options, ExternalStore
   const int own = graph.opset != 0 ? std::max(graph.opset, kOldestWritten) : kDefaultOpset;
   r.asked = options.opset != 0 ? options.opset : own;
   if (r.asked < kOldestWritten || r.asked > kNewestOpset)
-    fail(ErrorCode::kUsage, "opset {} cannot be written; {} to {} can", r.asked, kOldestWritten,
-         kNewestOpset);
+    throw make_error(ErrorCode::kUsage, "opset {} cannot be written; {} to {} can", r.asked, kOldestWritten,
+                     kNewestOpset)
+        .hint("leave --opset out to keep the model's own");
   r.opset = settle_opset(graph, r.asked, r.why);
 
   onnx::ModelProto model;
@@ -125,7 +126,7 @@ std::string onnx_bytes(const Graph& graph, const WriteOptions& options, WriteRep
   if (constants > options.inline_limit)
     throw make_error(ErrorCode::kUnsupported, "the model has {} bytes of constants; an ONNX file holds 2 GB",
                      constants)
-        .hint("Write it to a file: the weights then go into a file beside it.");
+        .hint("write it to a file: the weights then go into a file beside it");
   return build(graph, options, nullptr, r);
 }
 

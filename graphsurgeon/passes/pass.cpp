@@ -70,7 +70,7 @@ std::vector<PassReport> run_passes(Graph& graph, std::span<const Pass* const> pa
   for (const std::string& name : options.without)
     if (std::find(names.begin(), names.end(), name) == names.end())
       throw make_error(ErrorCode::kUsage, "there is no pass '{}'", name)
-          .hint("Did you mean '" + nearest_word(name, names.data(), names.size()) + "'?");
+          .hint("did you mean '" + nearest_word(name, names.data(), names.size()) + "'?");
   for (const Pass* pass : passes) {
     if (std::find(options.without.begin(), options.without.end(), pass->name) != options.without.end())
       continue;

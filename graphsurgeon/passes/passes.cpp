@@ -5,7 +5,10 @@
 
 namespace pare {
 
-// Shapes first, since constants follow from them; folding before merging, so that there is less to compare.
+// What each does stands in passes.h. Why in this order: shapes first, since constants follow from them, and
+// branches and loops once their conditions are constant; then what takes nodes into linear layers, while
+// their neighbours are still plain; then chains of moves become one, so that transposes find each other;
+// equal things are merged last, when there is least to compare, and what nobody reads goes.
 std::span<const Pass* const> simplify_passes() {
   static const Pass* const kPasses[] = {&kFoldShapes,
                                         &kFoldConstants,

@@ -82,7 +82,7 @@ class Converter {
       if (!e.used)
         throw make_error(ErrorCode::kUsage, "no node {} '{}'", e.is_pattern ? "fits" : "is named", e.text)
             .at("--exclude")
-            .hint("`pare inspect MODEL --layers` lists the nodes.");
+            .hint("`pare inspect MODEL --layers` lists the nodes");
   }
 
   ConvertPrecisionReport report;
@@ -463,7 +463,7 @@ ConvertPrecisionReport convert_precision(Graph& graph, const ConvertPrecisionOpt
                                          const ValueRanges& ranges) {
   if (options.to != DType::kF16 && options.to != DType::kBF16)
     throw make_error(ErrorCode::kUsage, "{} is no target of convert-precision", name(options.to))
-        .hint("Use float16 or bfloat16.");
+        .hint("use float16 or bfloat16");
   for (const std::string& op : options.blocked)
     if (find_schema("", op) == nullptr) {
       std::vector<std::string> texts;
@@ -473,7 +473,7 @@ ConvertPrecisionReport convert_precision(Graph& graph, const ConvertPrecisionOpt
       const std::string nearest = nearest_word(op, names.data(), names.size());
       throw make_error(ErrorCode::kUsage, "there is no operator '{}'", op)
           .at("--block")
-          .hint(nearest.empty() ? "`pare ops` lists the operators." : "Did you mean '" + nearest + "'?");
+          .hint(nearest.empty() ? "`pare ops` lists the operators" : "did you mean '" + nearest + "'?");
     }
   Graph changed = graph;
   pull_in_constants(changed);

@@ -17,7 +17,8 @@ std::vector<ValueId> find_all(const Graph& graph, const std::vector<std::string>
   std::vector<ValueId> ids;
   std::set<std::string> seen;
   for (const std::string& name : names) {
-    if (!seen.insert(name).second) fail(ErrorCode::kUsage, "the {} '{}' is named twice", what, name);
+    if (!seen.insert(name).second)
+      throw make_error(ErrorCode::kUsage, "the {} '{}' is named twice", what, name).hint("name it once");
     ids.push_back(named_value(graph, name));
   }
   return ids;
@@ -28,7 +29,7 @@ void make_input(Graph& graph, ValueId id) {
   if (graph.value(id).dtype == DType::kUndefined)
     throw make_error(ErrorCode::kUnsupported, "the type of '{}' is not known, so it cannot be an input",
                      graph.value(id).name)
-        .hint("Name a value behind it whose type is known.");
+        .hint("name a value behind it whose type is known");
   graph.value(id).constant = Tensor();
   const NodeId producer = graph.producer(id);
   if (producer == NodeId::kNone) return;
@@ -90,14 +91,15 @@ ExtractReport extract(Graph& graph, const ExtractOptions& options) {
                        : part.is_constant(id)                  ? "a constant"
                                                                : nullptr;
     if (what != nullptr)
-      fail(ErrorCode::kUsage, "'{}' is {}: nothing would be computed", part.value(id).name, what);
+      throw make_error(ErrorCode::kUsage, "'{}' is {}: nothing would be computed", part.value(id).name, what)
+          .hint("name a value that a node computes");
   }
   if (!outputs.empty()) part.outputs = outputs;
   const std::set<ValueId> wanted = needed(part, cut);
   for (const ValueId id : part.inputs)
     if (!inputs.empty() && cut.count(id) == 0 && wanted.count(id) != 0)
       throw make_error(ErrorCode::kUsage, "the outputs also need the input '{}'", part.value(id).name)
-          .hint("Name it as an input too, or cut nearer to the outputs.");
+          .hint("name it as an input too, or cut nearer to the outputs");
   for (const ValueId id : inputs) {
     if (wanted.count(id) == 0) report.unused_inputs.push_back(part.value(id).name);
     if (!part.is_input(id)) make_input(part, id);
@@ -126,7 +128,7 @@ PruneReport prune(Graph& graph, const PruneOptions& options) {
     std::string all;
     for (const ValueId out : part.outputs) all += (all.empty() ? "'" : ", '") + part.value(out).name + "'";
     throw make_error(ErrorCode::kUsage, "'{}' is not an output of the model", name)
-        .hint("The outputs are " + all + ".");
+        .hint("the outputs are " + all);
   };
   for (const std::string& name : options.keep_outputs) keep.insert(output(name));
   for (const std::string& name : options.drop_outputs) drop.insert(output(name));
@@ -136,7 +138,7 @@ PruneReport prune(Graph& graph, const PruneOptions& options) {
       left.push_back(id);
     else
       report.dropped_outputs.push_back(part.value(id).name);
-  if (left.empty()) fail(ErrorCode::kUsage, "no output would be left");
+  if (left.empty()) throw make_error(ErrorCode::kUsage, "no output would be left").hint("keep at least one");
   part.outputs = std::move(left);
   if (!options.keep_inputs) report.dropped_inputs = drop_inputs(part, needed(part, {}));
   // An input is read by nodes that go; they must be gone before verify() looks.

@@ -60,12 +60,16 @@ void need_used(const Graph& graph, const std::vector<Rule>& rules) {
                    rule.renaming.pattern ? "that fits" : "named", rule.renaming.from);
     if (!rule.renaming.pattern && rule.renaming.what != RenameWhat::kNode)
       error.hint(nearest_value_hint(graph, rule.renaming.from));
+    else
+      error.hint("`pare inspect MODEL --layers` lists the names");
     throw error;
   }
 }
 
 void need_free(const std::string& kind, const std::string& from, const std::string& to) {
-  if (to.empty()) fail(ErrorCode::kUsage, "the {} '{}' would have no name", kind, from);
+  if (to.empty())
+    throw make_error(ErrorCode::kUsage, "the {} '{}' would have no name", kind, from)
+        .hint("give a new name that is not empty");
   if (to.find_first_of(std::string_view("\0\n\r", 3)) != std::string::npos)
     fail(ErrorCode::kUsage, "the new name of the {} '{}' has a line break or a zero in it", kind, from);
 }
@@ -101,7 +105,7 @@ Renaming parse_renaming(RenameWhat what, const std::string& text) {
   const std::size_t equals = renaming.pattern ? body.rfind('=') : body.find('=');
   if (equals == std::string::npos || equals == 0)
     throw make_error(ErrorCode::kUsage, "'{}' is not of the form OLD=NEW", text)
-        .hint("Or a regular expression: re:PATTERN=REPLACEMENT.");
+        .hint("or a regular expression: re:PATTERN=REPLACEMENT");
   renaming.from = body.substr(0, equals);
   renaming.to = body.substr(equals + 1);
   return renaming;
@@ -145,11 +149,15 @@ std::vector<Renamed> rename(Graph& graph, const std::vector<Renaming>& renamings
   });
   need_used(graph, rules);
   for (const Renamed& node : all)
-    if (node_names[node.to] > 1) fail(ErrorCode::kUsage, "two nodes would be named '{}'", node.to);
+    if (node_names[node.to] > 1)
+      throw make_error(ErrorCode::kUsage, "two nodes would be named '{}'", node.to)
+          .hint("choose a name that is free; two names can swap in one command");
   for (const ValueChange& change : values) {
     int count = 0;
     for (const std::string& scope : value_scopes[change.what.to]) count += related(scope, change.what.scope);
-    if (count > 1) fail(ErrorCode::kUsage, "two values would be named '{}'", change.what.to);
+    if (count > 1)
+      throw make_error(ErrorCode::kUsage, "two values would be named '{}'", change.what.to)
+          .hint("choose a name that is free; two names can swap in one command");
   }
   for (const ValueChange& change : values)  // out of each other's way first
     change.graph->rename(change.id, "pare.renaming." + change.what.from);

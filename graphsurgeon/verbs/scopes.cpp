@@ -54,8 +54,8 @@ std::string nearest_value_hint(const Graph& graph, const std::string& name) {
     if (!value.name.empty()) names.push_back(value.name.c_str());
   }
   const std::string nearest = nearest_word(name, names.data(), names.size());
-  return nearest.empty() ? "`pare inspect MODEL --layers` lists the values."
-                         : "Did you mean '" + nearest + "'?";
+  return nearest.empty() ? "`pare inspect MODEL --layers` lists the values"
+                         : "did you mean '" + nearest + "'?";
 }
 
 ValueId named_value(const Graph& graph, const std::string& name) {

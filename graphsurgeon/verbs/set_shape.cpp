@@ -14,7 +14,7 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& text, const std::string& part) {
   throw make_error(ErrorCode::kUsage, "'{}' is no size in '{}'", part, text)
-      .hint("Sizes are numbers, names or ?, as in 1x3x224x224 or batch,3,height,width.");
+      .hint("sizes are numbers, names or ?, as in 1x3x224x224 or batch,3,height,width");
 }
 
 Dim parse_dim(const std::string& text, const std::string& part) {
@@ -40,7 +40,7 @@ void replace(Replacements& into, const std::string& symbol, const Dim& dim) {
   if (!is_new && !(place->second.value == dim.value && place->second.symbol == dim.symbol))
     throw make_error(ErrorCode::kUsage, "the symbol '{}' would be both {} and {}", symbol,
                      to_string(place->second), to_string(dim))
-        .hint("One symbol is one number wherever it stands.");
+        .hint("one symbol is one number wherever it stands");
 }
 
 Replacements replacements(const Graph& graph, const SetShapeOptions& options) {
@@ -55,7 +55,7 @@ Replacements replacements(const Graph& graph, const SetShapeOptions& options) {
       for (const std::string& name : known) names.push_back(name.c_str());
       const std::string nearest = nearest_word(symbol, names.data(), names.size());
       throw make_error(ErrorCode::kUsage, "no input has a size named '{}'", symbol)
-          .hint(nearest.empty() ? "`pare inspect` shows the shapes." : "Did you mean '" + nearest + "'?");
+          .hint(nearest.empty() ? "`pare inspect` shows the shapes" : "did you mean '" + nearest + "'?");
     }
     replace(found, symbol, dim);
   }
@@ -63,12 +63,12 @@ Replacements replacements(const Graph& graph, const SetShapeOptions& options) {
     const ValueId id = named_value(graph, name);
     if (!graph.is_input(id))
       throw make_error(ErrorCode::kUsage, "'{}' is not an input", name)
-          .hint("Shapes inside follow from those of the inputs.");
+          .hint("shapes inside follow from those of the inputs");
     const Shape& old = graph.value(id).shape;
     if (old.ranked && old.dims.size() != dims.size())
       throw make_error(ErrorCode::kUsage, "input '{}' has {} sizes, not {}", name, old.dims.size(),
                        dims.size())
-          .hint("Its shape is " + to_string(old) + ".");
+          .hint("its shape is " + to_string(old));
     for (std::size_t i = 0; i < old.dims.size(); ++i)
       if (!old.dims[i].symbol.empty() && (dims[i].known() || !dims[i].symbol.empty()))
         replace(found, old.dims[i].symbol, dims[i]);

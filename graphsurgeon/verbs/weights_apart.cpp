@@ -52,7 +52,7 @@ void hoist(Graph& graph, std::int64_t min_bytes) {
 std::map<std::string, Tensor> strip_weights(Graph& graph, const StripOptions& options) {
   if (graph.metadata.count(kKey) != 0)
     throw make_error(ErrorCode::kUsage, "the model has been stripped already")
-        .hint("Restore its weights first.");
+        .hint("restore its weights first");
   Graph changed = graph;
   hoist(changed, options.min_bytes);
   std::map<std::string, Tensor> taken;
@@ -71,7 +71,7 @@ std::map<std::string, Tensor> strip_weights(Graph& graph, const StripOptions& op
   }
   if (taken.empty())
     throw make_error(ErrorCode::kUsage, "no constant has {} bytes or more", options.min_bytes)
-        .hint("--min-bytes sets what counts as a weight.");
+        .hint("--min-bytes sets what counts as a weight");
   changed.metadata[kKey] = dump(list);
   verify(changed);
   graph = std::move(changed);
@@ -82,7 +82,7 @@ std::vector<StrippedWeight> stripped_weights(const Graph& graph) {
   const auto it = graph.metadata.find(kKey);
   if (it == graph.metadata.end())
     throw make_error(ErrorCode::kUsage, "the model has not been stripped")
-        .hint("`pare surgeon strip-weights` makes one that has.");
+        .hint("`pare surgeon strip-weights` makes one that has");
   const std::string what = std::string("metadata ") + kKey;
   const Json list = parse_json(it->second, what);
   if (!list.is_array()) throw make_error(ErrorCode::kBadFile, "{} is no list", what);
@@ -111,14 +111,14 @@ RestoreReport restore_weights(Graph& graph, const std::map<std::string, Tensor>&
     const ValueId id = changed.find_value(weight.name);
     if (id == ValueId::kNone || !changed.is_input(id))
       throw make_error(ErrorCode::kBadFile, "the stripped model has no input '{}'", weight.name)
-          .hint("It was changed after it was stripped.");
+          .hint("it was changed after it was stripped");
     const auto it = source.find(weight.name);
     if (it == source.end()) {
       std::vector<const char*> names;
       for (const auto& entry : source) names.push_back(entry.first.c_str());
       const std::string nearest = nearest_word(weight.name, names.data(), names.size());
       throw make_error(ErrorCode::kBadFile, "the source has no tensor '{}'", weight.name)
-          .hint(nearest.empty() ? "Names must be those of the stripped model." : "It has '" + nearest + "'.");
+          .hint(nearest.empty() ? "names must be those of the stripped model" : "it has '" + nearest + "'");
     }
     const Tensor& tensor = it->second;
     if (tensor.dtype() != weight.dtype || tensor.dims() != weight.dims)
@@ -128,7 +128,7 @@ RestoreReport restore_weights(Graph& graph, const std::map<std::string, Tensor>&
     const bool equal = hex(sha256(tensor.byte_span())) == weight.sha256;
     if (!equal && same)
       throw make_error(ErrorCode::kBadFile, "tensor '{}' is not the one that was taken out", weight.name)
-          .hint("Without --same other weights are taken too.");
+          .hint("without --same other weights are taken too");
     report.changed += !equal;
     ++report.restored;
     used[weight.name] = true;

@@ -234,7 +234,8 @@ void check(const Spec& spec) {
           .hint("target: pare, whose checkpoint formats have scales for it");
   }
   if (!spec.weights.active() && !spec.activations.active())
-    fail(ErrorCode::kUsage, "neither weights nor activations are to be quantized");
+    throw make_error(ErrorCode::kUsage, "neither weights nor activations are to be quantized")
+        .hint("name a scheme, or a format for one of them");
 }
 
 const std::vector<Scheme>& schemes() {

@@ -9,7 +9,7 @@
 #include "engine/base/tensor.h"
 #include "engine/numeric/e4m3.h"
 #include "engine/numeric/table.h"
-#include "engine/ops/matmul/gemm_f32.h"
+#include "engine/ops/matmul/whole_product.h"
 #include "quant/grid/ladder_table.h"
 #include "quant/rounding/gptq.h"
 #include "quant/rounding/gptq_simd.h"
@@ -136,17 +136,7 @@ class Chunk {
   }
   static void multiply(const float* a, std::int64_t lda, const Tensor& b, float* c, std::int64_t ldc,
                        std::int64_t m, std::int64_t k, std::int64_t n) {
-    GemmTask task;
-    task.a = a;
-    task.lda = lda;
-    task.b = b.as<float>();
-    task.c = c;
-    task.ldc = ldc;
-    task.m = m;
-    task.k = k;
-    task.n = n;
-    task.panel_end = gemm_panels(n);
-    PARE_SIMD_PICK(gemm_f32_task)(task);
+    PARE_SIMD_PICK(gemm_f32_task)(whole_product(a, lda, b.as<float>(), c, ldc, m, k, n));
   }
 
   double loss() const {

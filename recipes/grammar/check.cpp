@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/paths.h"
+#include "engine/build/profile.h"
 #include "eval/metric_table.h"
 #include "quant/placement/spec.h"
 #include "recipes/grammar/fields.h"
@@ -47,6 +48,7 @@ class Checker {
     if (r_.calibrate) check_calibrate();
     if (r_.quantize) check_quantize();
     if (r_.evaluate) check_evaluate();
+    if (r_.build) check_build();
   }
 
   void files() const {
@@ -107,7 +109,7 @@ class Checker {
              fmt::format("{} strides for {} outputs", b.strides.size(), b.boxes.size()),
              "one for each output of `boxes`");
     if (b.strides.empty() != b.size.empty() || b.size.size() > 2)
-      refuse(key + ".boxes", "strides and size belong together: a grid of cells over a picture",
+      refuse(key + ".boxes", "strides and size belong together: a grid of cells over an image",
              "for example strides: [16, 32], size: 256");
   }
 
@@ -237,6 +239,24 @@ class Checker {
                       rule.activations.dynamic.has_value();
     if (!says) refuse(key, fmt::format("rule {} changes nothing", i), "for example quantize: false");
     check_weights(key + ".weights", rule.weights);
+  }
+
+  void check_build() const {
+    const BuildSpec& b = *r_.build;
+    const bool numbered = b.device.rfind("cuda:", 0) == 0 && b.device.size() > 5 && b.device.size() < 9 &&
+                          b.device.find_first_not_of("0123456789", 5) == std::string::npos;
+    if (b.device != "auto" && b.device != "cpu" && b.device != "cuda" && !numbered)
+      refuse("build.device", fmt::format("'{}' is no device", b.device), "auto, cpu, cuda or cuda:N");
+    for (const auto& [name, sizes] : b.profiles) try {
+        parse_profile(name + "=" + sizes);
+      } catch (const Error& error) {
+        refuse("build.profiles." + name, error.what(), "MINxOPTxMAX: 1x8x32");
+      }
+    if (b.require_cached_tactics && b.timing_cache.empty())
+      refuse("build.require_cached_tactics", "there is no cache", "add timing_cache: FILE");
+    if (!r_.quantize && r_.surgery.empty())
+      refuse("build", "nothing is done to the model that the engine would be of",
+             "`pare build MODEL` builds it");
   }
 
   void check_evaluate() const {

@@ -73,8 +73,8 @@ void describe_match(Fields& f, MatchSpec& m) {
           m.name);
   f.texts({.key = "op", .doc = "operators"}, m.op);
   f.texts({.key = "tensor", .doc = "tensor names"}, m.tensor);
-  f.texts({.key = "dtype", .doc = "element types"}, m.dtype);
-  f.texts({.key = "block", .doc = "blocks of a language model"}, m.block);
+  f.texts({.key = "dtype", .doc = "element types of constants that a layer reads"}, m.dtype);
+  f.texts({.key = "block", .doc = "numbers of blocks of a language model"}, m.block);
 }
 
 void describe_rule(Fields& f, RuleSpec& rule) {
@@ -123,7 +123,7 @@ void describe_quantize(Fields& f, QuantizeSpec& q) {
       [&](std::size_t n) { q.rules.resize(n); },
       [&](Fields& inner, std::size_t i) { describe_rule(inner, q.rules[i]); });
   f.texts({.key = "ops", .doc = "only these operators are quantized"}, q.ops);
-  f.texts({.key = "ignore", .doc = "layers left in float: names, or re: patterns"}, q.ignore);
+  f.texts({.key = "ignore", .doc = "layers left in float: names; re: in front makes a full match"}, q.ignore);
   f.texts({.key = "share",
            .doc = "layers whose scales other runtimes need shared",
            .choices = {"qkv", "gate_up"}},
@@ -191,7 +191,7 @@ void describe_evaluate(Fields& f, EvaluateSpec& e) {
       });
   f.text({.key = "baseline", .doc = "report.json that _drop is measured from", .path = true}, e.baseline);
   f.integer(
-      {.key = "layer_samples", .doc = "samples for per-layer figures and clipping", .min = 0, .max = 1e9},
+      {.key = "layer_samples", .doc = "samples for figures by layer and clipping", .min = 0, .max = 1e9},
       e.layer_samples);
   f.integer({.key = "batch", .doc = "samples at a time; 0: the data set's", .min = 0, .max = 65536}, e.batch);
   f.text({.key = "arithmetic", .doc = "how a quantized model runs", .choices = {"both", "fake", "integer"}},
@@ -199,12 +199,17 @@ void describe_evaluate(Fields& f, EvaluateSpec& e) {
 }
 
 void describe_build(Fields& f, BuildSpec& b) {
-  f.text({.key = "device", .doc = "auto, cpu or cuda:N"}, b.device);
-  f.text({.key = "precision", .doc = "as_quantized, or a float format"}, b.precision);
-  f.text({.key = "timing_cache", .doc = "file of measured tactics", .path = true}, b.timing_cache);
-  f.boolean({.key = "require_cached_tactics", .doc = "a tactic that is not cached is an error"},
+  f.text({.key = "device", .doc = "auto, cpu, cuda or cuda:N"}, b.device);
+  f.text({.key = "precision",
+          .doc = "how float values are stored (as_quantized: fp16 on a GPU, fp32 on the CPU); int8, fp8 and "
+                 "as_quantized: layers stay as Q/DQ ask for also where float is faster",
+          .choices = {"as_quantized", "fp16", "bf16", "fp32", "tf32", "int8", "fp8"}},
+         b.precision);
+  f.text({.key = "timing_cache", .doc = "tactics timed before; new ones are added", .path = true},
+         b.timing_cache);
+  f.boolean({.key = "require_cached_tactics", .doc = "a layer that is not in the cache is an error"},
             b.require_cached_tactics);
-  f.text_map({.key = "profiles", .doc = "shapes by input: MINxOPTxMAX"}, b.profiles);
+  f.text_map({.key = "profiles", .doc = "sizes that an open dimension may have: MINxOPTxMAX"}, b.profiles);
 }
 
 void describe_export(Fields& f, ExportSpec& e) {
@@ -237,7 +242,7 @@ static void describe_boxes(Fields& f, BoxSpec& b) {
               .max = 65535},
              b.strides);
   f.integers({.key = "size",
-              .doc = "of the picture under the cells: side, or height and width",
+              .doc = "of the image under the cells: side, or height and width",
               .min = 1,
               .max = 65535},
              b.size);
@@ -249,11 +254,9 @@ static void describe_boxes(Fields& f, BoxSpec& b) {
 
 void describe_dataset(Fields& f, DatasetEntry& entry) {
   DatasetSpec& d = entry.spec;
-  f.text({.key = "path",
-          .doc = "npy, npz, HDF5, folder of pictures, clips, text",
-          .required = true,
-          .path = true},
-         d.path);
+  f.text(
+      {.key = "path", .doc = "npy, npz, HDF5, folder of images, clips, text", .required = true, .path = true},
+      d.path);
   f.text({.key = "kind",
           .doc = "of file; absent: by what stands at path",
           .choices = {"npy", "npz", "hdf5", "images", "audio", "text"}},
@@ -297,10 +300,10 @@ void describe_dataset(Fields& f, DatasetEntry& entry) {
     if (number_from_text(value, number)) d.constants.emplace_back(input, number);
   }
   f.text({.key = "alphabet", .doc = "CTC: file with one character a line", .path = true}, d.alphabet);
-  f.maybe_integer({.key = "blank", .doc = "CTC: class of the blank, default 0", .min = 0, .max = 1e9},
+  f.maybe_integer({.key = "blank", .doc = "CTC: class of the blank; absent: 0", .min = 0, .max = 1e9},
                   d.blank);
   f.maybe_boolean({.key = "ignore_spaces", .doc = "CTC: spaces are no errors"}, d.ignore_spaces);
-  f.maybe_number({.key = "threshold", .doc = "frames: what is above is a yes, default 0.5"}, d.threshold);
+  f.maybe_number({.key = "threshold", .doc = "frames: what is above is a yes; absent: 0.5"}, d.threshold);
   bool boxes = d.boxes.given();
   f.section({.key = "boxes", .doc = "detectors: how the outputs become boxes"}, boxes,
             [&](Fields& inner) { describe_boxes(inner, d.boxes); });
@@ -352,12 +355,12 @@ void describe(Fields& f, Recipe& r) {
   f.maybe_section({.key = "quantize", .doc = "formats, placement, algorithm"}, r.quantize, describe_quantize);
   f.maybe_section({.key = "evaluate", .doc = "how far the result is from the original"}, r.evaluate,
                   describe_evaluate);
-  f.maybe_section({.key = "build", .doc = "an engine from the result"}, r.build, describe_build);
+  f.maybe_section({.key = "build", .doc = "an engine of the result, model.engine"}, r.build, describe_build);
   present = true;
   f.section({.key = "export", .doc = "how the result is written"}, present,
             [&](Fields& inner) { describe_export(inner, r.export_as); });
   f.texts({.key = "report",
-           .doc = "reports beside report.json",
+           .doc = "which reports are written; report.json always is",
            .choices = {"json", "html", "markdown", "junit"}},
           r.report);
   f.integer({.key = "seed", .doc = "of everything random", .min = 0, .max = 9e15}, r.seed);

@@ -154,7 +154,9 @@ TreeNode parse_yaml(std::string_view text, std::shared_ptr<const TreeSource> sou
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
     if (!parser.HandleNextDocument(builder) && !any_kind)
-      throw make_error(ErrorCode::kUsage, "the recipe is empty").at(source->name);
+      throw make_error(ErrorCode::kUsage, "the recipe is empty")
+          .at(source->name)
+          .hint("`pare recipe init` writes one to start from");
     TreeBuilder rest(source);
     if (parser.HandleNextDocument(rest))
       throw make_error(ErrorCode::kUsage, "a second YAML document")

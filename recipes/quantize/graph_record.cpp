@@ -6,15 +6,11 @@
 #include "engine/base/atomic_file.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
-#include "engine/base/limits.h"
 #include "engine/base/sha256.h"
+#include "recipes/quantize/tensor_file.h"
 
 namespace pare {
 namespace {
-
-constexpr std::size_t kAlign = 64;
-
-std::size_t aligned(std::size_t offset) { return (offset + kAlign - 1) / kAlign * kAlign; }
 
 Json shape_record(const Shape& shape) {
   if (!shape.ranked) return nullptr;
@@ -142,7 +138,7 @@ void TensorList::write(const std::string& path, const Json& head) const {
       list.push_back(std::move(record));
       continue;
     }
-    offset = aligned(offset);
+    offset = next_offset(offset);
     record["offset"] = offset;
     list.push_back(std::move(record));
     offset += static_cast<std::size_t>(tensor.bytes());
@@ -150,41 +146,24 @@ void TensorList::write(const std::string& path, const Json& head) const {
   }
   hash.update(dump(list));
   hash.update(dump(head));
-  std::string line =
-      dump({{"head", head}, {"tensors", std::move(list)}, {"bytes", offset}, {"sha256", hex(hash.finish())}});
-  line.append(aligned(line.size() + 1) - line.size() - 1, ' ');
-  line += '\n';
   AtomicFile file(path);
-  file.write(line);
-  const std::string zeros(kAlign, '\0');
+  file.write(header_line(dump(
+      {{"head", head}, {"tensors", std::move(list)}, {"bytes", offset}, {"sha256", hex(hash.finish())}})));
   offset = 0;
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (left_out_.count(static_cast<std::int64_t>(i)) != 0) continue;
-    const Tensor& tensor = tensors_[i];
-    file.write(std::string_view(zeros).substr(0, aligned(offset) - offset));
-    file.write(tensor.byte_span());
-    offset = aligned(offset) + static_cast<std::size_t>(tensor.bytes());
-  }
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (left_out_.count(static_cast<std::int64_t>(i)) == 0) append_tensor(file, tensors_[i], offset);
   file.commit();
 }
 
 TensorList TensorList::read(const std::string& path, Json& head, const Elsewhere& elsewhere) {
-  const MappedFile file(path);
-  const std::string_view text(static_cast<const char*>(static_cast<const void*>(file.bytes().data())),
-                              file.bytes().size());
-  const std::size_t end = text.substr(0, limits::kMaxJsonBytes).find('\n');
-  if (end == std::string_view::npos) fail(ErrorCode::kBadFile, "no header");
-  const Json header = parse_json(text.substr(0, end), path);
-  const std::size_t begin = end + 1, bytes = text.size() - begin;
+  Json header;
+  const TensorFile file(path, header);
   TensorList list;
   Sha256 hash;
   for (const Json& one : json_array(header, "tensors", path)) {
-    DType dtype = DType::kUndefined;
-    if (!dtype_from_name(json_string(one, "dtype", path), dtype) || dtype == DType::kString)
-      fail(ErrorCode::kBadFile, "an unknown type");
-    Dims dims;
-    for (const Json& size : json_array(one, "dims", path)) dims.push_back(size.get<std::int64_t>());
     if (one.contains("elsewhere")) {
+      const DType dtype = stored_type(one, path);
+      const Dims dims = stored_dims(one, path);
       const std::string name = json_string(one, "elsewhere", path);
       Tensor tensor;
       if (name.empty())
@@ -196,12 +175,7 @@ TensorList TensorList::read(const std::string& path, Json& head, const Elsewhere
       list.tensors_.push_back(std::move(tensor));
       continue;
     }
-    const auto offset = static_cast<std::size_t>(json_int(one, "offset", path));
-    const auto size = static_cast<std::size_t>(byte_count(dtype, dims));
-    if (offset % kAlign != 0 || offset > bytes || size > bytes - offset)
-      fail(ErrorCode::kBadFile, "a tensor goes beyond its file");
-    list.tensors_.push_back(
-        Tensor::share(dtype, std::move(dims), file.bytes().data() + begin + offset, file.owner()));
+    list.tensors_.push_back(file.at(one));
     hash.update(list.tensors_.back().byte_span());
   }
   head = json_object(header, "head", path);

@@ -15,7 +15,8 @@ namespace pare {
 GraphStepper::GraphStepper(const Graph& graph, Dataset& data, std::int64_t end, ThreadPool& pool)
     : graph_(graph), pool_(pool), order_(graph.nodes()) {
   if (!data.spec().feedback.empty())
-    fail(ErrorCode::kUnsupported, "a model with states is not run layer after layer");
+    throw make_error(ErrorCode::kUnsupported, "a model with states is not run layer after layer")
+        .hint("leave quantize.inputs: quantized out");
   end = std::min(end, data.sample_count());
   const std::int64_t size = data.fixed_batch() > 0 ? data.fixed_batch() : data.batch_size();
   for (std::int64_t at = 0, to = 0; at < end; at = to) {

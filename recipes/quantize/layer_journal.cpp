@@ -19,11 +19,11 @@
 #include "engine/base/paths.h"
 #include "engine/base/sha256.h"
 #include "engine/ir/subgraph.h"
+#include "recipes/quantize/tensor_file.h"
 
 namespace pare {
 namespace {
 
-constexpr std::size_t kAlign = 64;
 const char* const kScores = "scores.jsonl";
 
 // The tensors of a plan, by name. One list for writing and reading.
@@ -70,8 +70,6 @@ quant::LayerRecord read_record(const Json& json, const std::string& path) {
   return record;
 }
 
-std::size_t aligned(std::size_t offset) { return (offset + kAlign - 1) / kAlign * kAlign; }
-
 std::string header_of(const std::string& key, const std::vector<quant::WeightPlan>& plans) {
   Json layers = Json::array();
   std::size_t offset = 0;
@@ -81,7 +79,7 @@ std::string header_of(const std::string& key, const std::vector<quant::WeightPla
     for (const Field& field : kFields) {
       const Tensor& tensor = plan.*field.tensor;
       if (tensor.empty()) continue;
-      offset = aligned(offset);
+      offset = next_offset(offset);
       tensors[field.name] = {{"dtype", name(tensor.dtype())}, {"dims", tensor.dims()}, {"offset", offset}};
       offset += static_cast<std::size_t>(tensor.bytes());
       hash.update(tensor.byte_span());
@@ -94,34 +92,14 @@ std::string header_of(const std::string& key, const std::vector<quant::WeightPla
                       {"record", record_json(plan.record)}});
   }
   hash.update(dump(layers));
-  std::string header = dump(
-      {{"layer", 1}, {"key", key}, {"sha256", hex(hash.finish())}, {"bytes", offset}, {"layers", layers}});
-  header.append(aligned(header.size() + 1) - header.size() - 1, ' ');
-  return header + "\n";
-}
-
-Tensor read_tensor(const Json& json, const MappedFile& file, std::size_t begin, std::size_t bytes) {
-  const std::string& path = file.path();
-  DType dtype = DType::kUndefined;
-  if (!dtype_from_name(json_string(json, "dtype", path), dtype)) fail(ErrorCode::kBadFile, "an unknown type");
-  Dims dims;
-  for (const Json& size : json_array(json, "dims", path)) dims.push_back(size.get<std::int64_t>());
-  const auto offset = static_cast<std::size_t>(json_int(json, "offset", path));
-  const auto size = static_cast<std::size_t>(byte_count(dtype, dims));
-  if (dtype == DType::kString || offset % kAlign != 0 || offset > bytes || size > bytes - offset)
-    fail(ErrorCode::kBadFile, "a tensor goes beyond its file");
-  return Tensor::share(dtype, std::move(dims), file.bytes().data() + begin + offset, file.owner());
+  return header_line(dump(
+      {{"layer", 1}, {"key", key}, {"sha256", hex(hash.finish())}, {"bytes", offset}, {"layers", layers}}));
 }
 
 // Error kBadFile (or the JSON library's) for anything odd.
 std::vector<quant::WeightPlan> read_layers(const std::string& path, const std::string& key, bool check) {
-  const MappedFile file(path);
-  const std::string_view text(static_cast<const char*>(static_cast<const void*>(file.bytes().data())),
-                              file.bytes().size());
-  const std::size_t end = text.substr(0, limits::kMaxJsonBytes).find('\n');
-  if (end == std::string_view::npos) fail(ErrorCode::kBadFile, "no header");
-  const Json header = parse_json(text.substr(0, end), path);
-  const std::size_t begin = end + 1, bytes = text.size() - begin;
+  Json header;
+  const TensorFile file(path, header);
   if (json_string(header, "key", path) != key) fail(ErrorCode::kBadFile, "another key");
   Sha256 hash;
   std::vector<quant::WeightPlan> plans;
@@ -130,7 +108,7 @@ std::vector<quant::WeightPlan> read_layers(const std::string& path, const std::s
     const Json& tensors = json_object(layer, "tensors", path);
     for (const Field& field : kFields) {
       if (!tensors.contains(field.name)) continue;
-      plan.*field.tensor = read_tensor(tensors[field.name], file, begin, bytes);
+      plan.*field.tensor = file.at(tensors[field.name]);
       if (check) hash.update((plan.*field.tensor).byte_span());
     }
     plan.mse = json_double(layer, "mse", path);
@@ -241,17 +219,12 @@ std::vector<quant::WeightPlan> LayerJournal::keep(const std::string& key,
                                                   const std::vector<quant::WeightPlan>& plans) {
   const std::string path = join_path(folder_, key + ".layer");
   AtomicFile file(path);
-  const std::string header = header_of(key, plans);
-  file.write(header);
-  const std::string zeros(kAlign, '\0');
+  file.write(header_of(key, plans));
   std::size_t offset = 0;
   for (const quant::WeightPlan& plan : plans)
     for (const Field& field : kFields) {
       const Tensor& tensor = plan.*field.tensor;
-      if (tensor.empty()) continue;
-      file.write(std::string_view(zeros).substr(0, aligned(offset) - offset));
-      file.write(tensor.byte_span());
-      offset = aligned(offset) + static_cast<std::size_t>(tensor.bytes());
+      if (!tensor.empty()) append_tensor(file, tensor, offset);
     }
   file.commit();
   return read_layers(path, key, false);

@@ -10,7 +10,7 @@ import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from harness import CALIBRATION, FASHION, KEYS, RESNET, check, finish, pare, workplace
+from harness import CALIBRATION, FASHION, KEYS, RECIPE, RESNET, SMALL, check, finish, pare, workplace
 
 MODULE = sys.argv[1]
 MOBILENET = os.path.join(FASHION, 'mobilenet.onnx')
@@ -204,6 +204,29 @@ def sessions():
     step('more than there is', [*calibrate, '--batch', '12', '--device', 'cuda', '-o', 'x.h5'], 5, 'at batch 12', memory=5000000)
 
 
+def of_a_recipe():
+    run = ['run', RECIPE, *SMALL, '--set', 'quantize.method=rtn', '--set', 'quantize.activations.calibrator=minmax', '--out', 'run']
+    profile = ['--set', 'build.profiles.batch=1x2x4']
+    step('no such device', [*run, '--set', 'build.device=tpu'], 2, "'tpu' is no device", 'cuda:N')
+    step('no such profile', [*run, '--set', 'build.profiles.batch=4x2x1'], 2, 'build.profiles.batch')
+    step('a run without an engine', [*run, '--device', 'cuda'], 4, 'build: {device: cuda}')
+    result = pare(*run, '--set', 'build.device=cuda', env={'PARE_CUDA_MODULE': os.path.abspath('none.so')})
+    check(result.code == 5 and 'does not exist' in result.err, 'no module', result.err)
+    for device, extra, named in (('cpu', [], 'cpu'), ('cuda', ['--set', 'build.timing_cache=' + os.path.abspath('run.json')], 'plain loops')):
+        made = document('build: ' + device, [*run, '--force', '--set', 'build.device=' + device, *profile, *extra])
+        check([s['name'] for s in made['stages']][-2:] == ['build', 'report'], 'stages', made['stages'])
+        check('model.engine' in [a['path'] for a in made['artefacts']], 'artefacts', made['artefacts'])
+        table = [t for t in made['tables'] if t['title'] == 'Engine']
+        check(len(table) == 1 and named in table[0]['note'] and len(table[0]['rows']) > 15, 'the table of layers', table)
+        engine = document('inspect', ['inspect', 'run/model.engine'])
+        check(named in engine['device'] and len(engine['data']) == 64, 'the engine and its data', engine['device'])
+        verify = ['verify', 'run/model.engine', '--reference', 'run/model.onnx', '--data', DATA, '--samples', '4', '--strict-precision']
+        step('verify: ' + device, verify, 0, 'passed')
+    step('finished is finished', [*run, '--resume', '--set', 'build.device=cuda', *profile, *extra], 0, 'model.engine')
+    check(os.path.getsize('run.json') > 1000, 'the timing cache')
+    step('from the cache', [*run, '--force', '--set', 'build.device=cuda', *profile, *extra, '--set', 'build.require_cached_tactics=true'])
+
+
 with workplace() as folder:
     os.chdir(folder)
     built_and_built_again()
@@ -214,4 +237,5 @@ with workplace() as folder:
     portable()
     precision()
     sessions()
+    of_a_recipe()
 finish(COUNT)

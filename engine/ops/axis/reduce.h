@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "engine/ops/simd.h"
@@ -30,6 +31,8 @@ PARE_SIMD_DECLARE(float reduce_row(RowReduction kind, const float* x, std::int64
 PARE_SIMD_DECLARE(void reduce_columns(RowReduction kind, const float* x, std::int64_t n, std::int64_t inner,
                                       std::int64_t begin, std::int64_t end, float* y))
 
+// Why input 0 is no tensor of numbers; "" when it is.
+std::string why_no_numbers(const OpCall& call);
 // The axes of a Reduce* call, one flag an axis of the input. All false: nothing is reduced.
 std::vector<bool> reduced_axes(const OpCall& call);
 

@@ -7,13 +7,14 @@
 #include "engine/ops/support.h"
 
 namespace pare {
-namespace {
 
-std::string why_not(const OpCall& call) {
+std::string why_no_numbers(const OpCall& call) {
   const DType type = call.in[0].dtype;
   if (is_small_float(type) || with_native_type(type, [](auto) {})) return {};
   return std::string("input 0 is ") + name(type) + ", needs a number";
 }
+
+namespace {
 
 // Which output element input element i belongs to.
 std::int64_t place(std::int64_t i, const Dims& dims, const std::vector<bool>& reduced) {
@@ -142,7 +143,7 @@ void run(const OpCall& call) {
 
 void add_reduce_references(Registry& registry) {
   Kernel kernel;
-  kernel.why_not = why_not;
+  kernel.why_not = why_no_numbers;
   kernel.run = run;
   for (const char* op : {"ReduceSum", "ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceMax",
                          "ReduceMin", "ReduceProd", "ReduceLogSum", "ReduceLogSumExp"}) {

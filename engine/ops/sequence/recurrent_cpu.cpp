@@ -4,7 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/ops/elementwise/elementwise_unary.h"
-#include "engine/ops/matmul/gemm_f32.h"
+#include "engine/ops/matmul/whole_product.h"
 #include "engine/ops/registry.h"
 #include "engine/ops/sequence/recurrent.h"
 #include "engine/ops/support.h"
@@ -87,16 +87,7 @@ void apply(UnaryOp op, float* x, std::int64_t n) {
 
 GemmTask product(const float* a, std::int64_t lda, const Tensor& b, std::int64_t k, float* c,
                  std::int64_t ldc, std::int64_t m, std::int64_t n) {
-  GemmTask t;
-  t.a = a;
-  t.lda = lda;
-  t.b = b.as<float>();
-  t.k = k;
-  t.c = c;
-  t.ldc = ldc;
-  t.m = m;
-  t.n = n;
-  return t;
+  return whole_product(a, lda, b.as<float>(), c, ldc, m, k, n);
 }
 
 // One direction of samples [first, last), all steps.

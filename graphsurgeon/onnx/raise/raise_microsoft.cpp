@@ -79,8 +79,8 @@ ValueId Steps::swapped(const char* what, ValueId x) {
 void Steps::refuse(const char* what) const {
   throw make_error(ErrorCode::kUnsupported, "{}.{} with {}", node_.domain, node_.op, what)
       .hint(
-          "It has no form in standard operators; export the model without ONNX Runtime's graph "
-          "optimizations.");
+          "it has no form in standard operators; export the model without ONNX Runtime's graph "
+          "optimizations");
 }
 
 namespace {

@@ -14,6 +14,7 @@
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/onnx/write.h"
 #include "graphsurgeon/simplify.h"
+#include "graphsurgeon/verbs/extract.h"
 #include "quant/audit.h"
 #include "recipes/quantize/quantize_model.h"
 #include "tests/unit/graphsurgeon/text_model.h"
@@ -31,6 +32,15 @@ Graph fashion(const std::string& name) {
 }
 
 Graph vit() { return fashion("vit"); }
+
+// Of its six blocks the first, behind the patches: every kind of layer that it has but the classifier.
+Graph vit_block() {
+  Graph graph = vit();
+  ExtractOptions cut;
+  cut.outputs = {"add_120"};
+  extract(graph, cut);
+  return graph;
+}
 
 DatasetSpec images(std::int64_t samples, std::int64_t batch) {
   DatasetSpec spec;
@@ -90,7 +100,7 @@ bool names_method(const Quantized& run, const std::string& method) {
 }
 
 TEST(Methods, WeightsAloneEachGainsOverTheLargestMagnitude) {
-  const Graph graph = vit();
+  const Graph graph = vit_block();
   const Quantized plain = quantize(graph, "int4", "rtn");
   EXPECT_TRUE(plain.outcome.candidates.empty());
   for (const char* method : {"search", "awq", "gptq", "learned", "low_rank", "auto"}) {
@@ -101,7 +111,7 @@ TEST(Methods, WeightsAloneEachGainsOverTheLargestMagnitude) {
     ThreadPool pool(2);
     EXPECT_TRUE(quant::audit(run.outcome.source, run.outcome.plan, back).passed());
     if (std::string(method) == "low_rank") {
-      EXPECT_GT(run.outcome.low_rank.size(), 20u);
+      EXPECT_EQ(run.outcome.low_rank.size(), 4u);
       for (const LowRankLayer& layer : run.outcome.low_rank) EXPECT_LT(layer.loss, layer.plain_loss);
     } else if (std::string(method) == "auto") {
       EXPECT_GE(run.outcome.candidates.size(), 2u);
@@ -122,7 +132,7 @@ TEST(Methods, WeightsAloneEachGainsOverTheLargestMagnitude) {
 
 // 24 images: each layer's regression is judged by a quarter of them, and left out where it fits noise.
 TEST(Methods, LayersSolvedForTheInputsThatQuantizedOnesGive) {
-  const Graph graph = vit();
+  const Graph graph = vit_block();
   const Quantized plain = quantize(graph, "nvfp4_w4a4", "rtn");
   const Quantized run = quantize(graph, "nvfp4_w4a4", "gptq", 2, 8, "quantized");
   EXPECT_GT(run.sqnr_db, plain.sqnr_db + 0.5);
@@ -207,7 +217,7 @@ TEST(Methods, AutoWeighsEightBitWeightsByLayerOutputsWhereTheyMakeTheError) {
   EXPECT_GT(best, plain + 0.5);
   EXPECT_NEAR(run.sqnr_db, best, 1e-9);
   EXPECT_TRUE(names_method(run, "learned"));
-  EXPECT_FALSE(names_candidate(quantize(vit(), "int8", "auto"), "layer-wise codes"));
+  EXPECT_FALSE(names_candidate(quantize(vit_block(), "int8", "auto"), "layer-wise codes"));
 }
 
 TEST(Methods, ATensorWithoutStatisticsIsNamed) {
@@ -282,7 +292,7 @@ TEST(Methods, SolvedInParts) {
 }
 
 TEST(Methods, ThreadsAndBatchesChangeNoBit) {
-  const Graph graph = vit();
+  const Graph graph = vit_block();
   for (const char* method : {"awq", "low_rank", "auto"}) {
     SCOPED_TRACE(method);
     EXPECT_EQ(quantize(graph, "int4", method, 1, 5).bytes, quantize(graph, "int4", method, 2, 12).bytes);
