@@ -4,13 +4,13 @@
 // The model of the data: inside a bin values are spread evenly (the outermost bin of a side ends at the
 // extreme value), zeros are zeros. Expected errors are integrals over that, without sampling.
 //
-//   symmetric    low = -high, scale = high / symmetric_largest (127 for int8 and uint8, 32,767 for int16, 7
-//   for
+//   symmetric    low = -high, scale = high /
+//                symmetric_largest (127 for int8 and uint8, 32,767 for int16, 7 for
 //                int4, 448 for E4M3, 57,344 for E5M2, 6 for E2M1); unsigned formats have their zero point in
 //                the middle
 //   asymmetric   low <= 0 <= high, scale = (high - low) / (codes - 1), zero point lowest + rne(-low / scale)
-//   two-level    NVFP4 activations: low = -high, global scale = high / (6 * 448); the scale of each block of
-//   16
+//   two-level    NVFP4 activations: low = -high, global
+//                scale = high / (6 * 448); the scale of each block of 16
 //                (E4M3, times the global one) comes from the block's own largest magnitude at run time.
 //                Values beyond the range clip; nothing else depends on it, so mse and entropy give the
 //                extremes

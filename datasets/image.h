@@ -32,7 +32,7 @@ Image resize_bilinear(const Image& image, std::int64_t height, std::int64_t widt
 // least that large.
 Image crop_middle(const Image& image, std::int64_t height, std::int64_t width);
 
-// Height and width that `resize` (one side or two) makes of a picture.
+// Height and width that `resize` (one side or two) makes of an image.
 void resized_sides(const std::vector<std::int64_t>& resize, std::int64_t& height, std::int64_t& width);
 
 }  // namespace pare

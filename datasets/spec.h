@@ -23,7 +23,7 @@ struct BoxSpec {
   // Boxes relative to the cells of a grid, in pixels: for each pair the distance of two cells. Empty: the
   // numbers are the box.
   std::vector<std::int64_t> strides;
-  std::vector<std::int64_t> size;  // of the picture that the grid covers: one side, or height and width
+  std::vector<std::int64_t> size;  // of the image that the grid covers: one side, or height and width
   std::optional<bool> sigmoid;     // scores are its argument; absent: they are probabilities
   double threshold = 0.5;          // a box counts from this score on
   double nms = 0.3;                // of boxes that overlap more (IoU) only the one of best score stays
@@ -73,7 +73,7 @@ struct DatasetSpec {
   std::int64_t positions = 0, vocabulary = 0;  // that the model has; 0: not known
 
   // Stateful models: an input (zeros at first) and the output of the run before that goes there. With `reset`
-  // "per_file" the state is zero again at the start of each clip or picture.
+  // "per_file" the state is zero again at the start of each clip or image.
   std::vector<std::pair<std::string, std::string>> feedback;
   std::string reset;
   std::vector<std::pair<std::string, double>> constants;  // inputs of one value, such as a sample rate

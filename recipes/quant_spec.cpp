@@ -83,15 +83,12 @@ bool says(const ActivationSpec& a) {
 }
 
 quant::Rule rule_of(const RuleSpec& recipe, const quant::Spec& base) {
-  if (!recipe.match.dtype.empty() || !recipe.match.block.empty())
-    throw make_error(ErrorCode::kUnsupported, "this build has no rules by {}",
-                     recipe.match.dtype.empty() ? "block" : "dtype")
-        .at("quantize.rules")
-        .hint("match by name, op or tensor");
   quant::Rule rule;
   rule.match.name = recipe.match.name;
   rule.match.op = recipe.match.op;
   rule.match.tensor = recipe.match.tensor;
+  rule.match.dtype = recipe.match.dtype;
+  rule.match.block = recipe.match.block;
   rule.quantize = recipe.quantize;
   if (!recipe.method.empty()) rule.method = recipe.method;
   if (says(recipe.weights)) {

@@ -4,8 +4,8 @@
 //   effective kernel  e = (k - 1) * dilation + 1
 //   NOTSET, VALID     out = floor((in + begin + end - e) / stride) + 1; ceil_mode: ceil, without windows that
 //                     would start in the padding behind the input
-//   SAME_UPPER/LOWER  out = ceil(in / stride); the padding needed for that is split evenly, and an odd
-//   element
+//   SAME_UPPER/LOWER  out = ceil(in / stride); the padding
+//                     needed for that is split evenly, and an odd element
 //                     goes behind (UPPER) or in front (LOWER)
 #pragma once
 

@@ -1,8 +1,8 @@
 // How checkpoint formats of language models lay out codes of 2 to 8 bits. Codes are unsigned numbers, one a
 // byte; signed formats add 2^(bits - 1) before packing (signed_to_code).
 //
-//   compressed-tensors  a row is one stream of bits over 32-bit words, the first code in the lowest bits; 3,
-//   5,
+//   compressed-tensors  a row is one stream of bits over 32-bit
+//                       words, the first code in the lowest bits; 3, 5,
 //                       6 and 7 bits straddle words; the last word is filled with zeros. Zero points: the
 //                       same stream down the output dimension
 //   AutoAWQ gemm        4 bits: nibble i of word c holds column 8c + {0,2,4,6,1,3,5,7}[i]

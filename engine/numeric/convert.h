@@ -32,8 +32,8 @@ struct CastOptions {
 // ONNX Cast of a whole tensor. `in` and `out` have equal element counts; memory of `in` needs no alignment.
 //   float -> float: rounded once, ties to even, also from float64 and 64 bit integers (no double rounding);
 //     beyond the largest: infinity, except FP8, E2M1 and E8M0, whose headers say what happens.
-//   float -> integer: cut towards zero, then the low bits kept, as NumPy and ONNX's node tests have it (300
-//   -> uint8
+//   float -> integer: cut towards zero, then the
+//     low bits kept, as NumPy and ONNX's node tests have it (300 -> uint8
 //     gives 44); beyond the 64 bit integers: the nearest end of the target's range. NaN: 0. (ONNX leaves all
 //     of these undefined. Saturating, rounding quantizers are in quantize.h.)
 //   integer -> integer: low bits kept (two's complement). bool -> number: 0 or 1.

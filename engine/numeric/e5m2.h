@@ -1,7 +1,7 @@
 // FP8 E5M2, two encodings of one layout (sign, 5 exponent bits, 2 mantissa bits).
 //
-// E5M2 (OCP OFP8): bias 15, largest 57344 (0x7B), smallest normal 2^-14, step below that 2^-16. Infinity
-// 0x7C,
+// E5M2 (OCP OFP8): bias 15, largest 57344
+//   (0x7B), smallest normal 2^-14, step below that 2^-16. Infinity 0x7C,
 //   NaN 0x7D to 0x7F (written as 0x7E), each with sign. -0 is 0x80.
 // E5M2FNUZ: bias 16, largest 57344 (0x7F), smallest normal 2^-15, step below that 2^-17. No infinity, no -0;
 //   the one NaN is 0x80.

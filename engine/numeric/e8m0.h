@@ -3,8 +3,8 @@
 //
 // Encoding rounds to a power of two: up (to the next one at or above; ONNX's default, and CUDA's), down (at
 // or below), or nearest (arithmetically; a tie, 1.5 times a power of two, goes up).
-//   saturating (default): 0 and -0 -> 0 (2^-127, the smallest), below the smallest -> 0, infinity and beyond
-//   the
+//   saturating (default): 0 and -0 -> 0
+//     (2^-127, the smallest), below the smallest -> 0, infinity and beyond the
 //     largest -> 0xFE (2^127).
 //   not saturating: all of these -> NaN.
 // NaN -> NaN. Negative values, which ONNX leaves unspecified, -> NaN: they have no code and must not be

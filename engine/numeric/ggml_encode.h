@@ -3,8 +3,8 @@
 //   Q4_0   d = (signed value of the largest magnitude) / -8; code = min(15, trunc(x / d + 8.5))
 //   Q4_1   d = (max - min) / 15, m = min; code = min(15, trunc((x - m) / d + 0.5))
 //   Q8_0   d = amax / 127; code = round half away from zero (x / d)
-//   Q4_K   of each 32 values scale and minimum by 21 grids of least squares, weighed by |x| + rms; both then
-//   in
+//   Q4_K   of each 32 values scale and minimum by
+//          21 grids of least squares, weighed by |x| + rms; both then in
 //          six bits below d and dmin; codes again from those
 //
 // Codes come from the float32 scale before it is rounded to float16 (Q4_K: after), which is what the files of

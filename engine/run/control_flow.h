@@ -1,12 +1,12 @@
 // If, Loop and Scan: when the subgraphs of a node run, and with what. Internal to engine/run.
 //
 //   If    the branch that the condition (one bool) names
-//   Loop  for i = 0, 1, ... while i < M and the condition holds. Carried values may change their shape; what
-//   is
+//   Loop  for i = 0, 1, ... while i < M and the
+//         condition holds. Carried values may change their shape; what is
 //         scanned has one shape in all iterations and is stacked on a new first axis. More iterations than
 //         SessionOptions::max_iterations: Error kUnsupported.
-//   Scan  over slices of the scanned inputs along their axes, forwards or backwards; outputs are stacked
-//   along
+//   Scan  over slices of the scanned inputs
+//         along their axes, forwards or backwards; outputs are stacked along
 //         theirs. Source of all: the ONNX operator specification, opset 25.
 //
 // What a subgraph captures and gives out changes hands without a copy.

@@ -1,7 +1,7 @@
 // compressed-tensors: how a layer is called and stored there.
 //
 //   integers, float inputs                 pack-quantized        weight_packed I32, weight_scale,
-//   weight_shape I64,
+//                                                                weight_shape I64,
 //                                                                zero points I32, weight_g_idx I32
 //   integers, int8 inputs                  int-quantized         weight I8, weight_scale, weight_zero_point
 //   I8 E4M3 per tensor, channel, 128x128      float-quantized       weight F8_E4M3, weight_scale

@@ -7,7 +7,7 @@
 //                                                                    weight_scale_2 F32 (multiplies)
 //   W4A8_MXFP4_FP8, MXFP8      E2M1, E4M3 in 32, scales E8M0        weight, weight_scale U8 [out, in/32]
 //   W4A16_AWQ        int4 in groups                       weight U8 [out/2, in], weight_scale [out,
-//   in/g],
+//                                                                    in/g],
 //                                                                    pre_quant_scale [in] where there are
 //                                                                    factors
 //   W8A16, W8A8_SQ_PER_CHANNEL int8 per channel                     weight I8, weight_scale [out]

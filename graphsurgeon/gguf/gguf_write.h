@@ -1,7 +1,7 @@
 // A checkpoint as one GGUF file: metadata, the tokenizer, and tensors under ggml's names.
 //
-//   linear layers   the type asked for: Q4_0, Q4_1, Q8_0, Q4_K, F16, BF16, F32. Rows that are no whole
-//   blocks:
+//   linear layers   the type asked for: Q4_0, Q4_1, Q8_0, Q4_K, F16, BF16, F32.
+//                   Rows that are no whole blocks:
 //                   Q4_K falls back to Q4_1, others to F16
 //   embedding, head Q8_0 (F16 where rows are no whole blocks); a tied head is not written
 //   all others      F32

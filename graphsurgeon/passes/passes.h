@@ -10,8 +10,8 @@
 namespace pare {
 
 //   Shape(x), Size(x), and arithmetic on them          a constant, where the sizes are known
-//   Reshape(x, computed), Expand(x, computed)          Reshape(x, constant with 0 and one -1), where that
-//   says the same
+//   Reshape(x, computed), Expand(x, computed)          Reshape(x, constant with 0 and one -1),
+//                                                      where that says the same
 extern const Pass kFoldShapes;
 
 //   op(constants)                                      a constant, computed by the engine's kernels
@@ -29,14 +29,14 @@ extern const Pass kInlineIf;
 //   Min, Mean, Split, Tile that change nothing; x * 1, x / 1, x - 0, x ^ 1
 extern const Pass kRemoveIdentity;
 
-//   BatchNormalization(Conv(x, W, b))                  Conv(x, W * s, (b - mean) * s + beta),  s = gamma /
-//   sqrt(var + eps) the same behind ConvTranspose and Gemm
+//   BatchNormalization(Conv(x, W, b));                 Conv(x, W * s, (b - mean) * s + beta)
+//   the same behind ConvTranspose and Gemm             with s = gamma / sqrt(var + eps)
 // In double, rounded once; not exact: rounding moves from the activations to the weights. Left alone where
 // a folded weight would not be finite.
 extern const Pass kFoldBatchNormalization;
 
-//   Conv(x, W, b) * s, / s, + t, - t, t - Conv         one Conv, ConvTranspose or Gemm; s and t one number a
-//   channel
+//   Conv(x, W, b) * s, / s, + t, - t, t - Conv         one Conv, ConvTranspose or Gemm;
+//                                                      s and t one number a channel
 // As exact as kFoldBatchNormalization.
 extern const Pass kFoldChannelArithmetic;
 
@@ -56,8 +56,8 @@ extern const Pass kFoldTranspose;
 // At most 16 trips and 256 nodes, and a body that never stops by itself.
 extern const Pass kUnrollLoop;
 
-//   Transpose(Transpose(x)), Reshape(Reshape(x)), Squeeze/Unsqueeze of each other, Cast(Cast(x)) where the
-//   first Cast loses nothing                                 one node
+//   Transpose(Transpose(x)), Reshape(Reshape(x)), Squeeze/Unsqueeze of each other,
+//   Cast(Cast(x)) where the first loses nothing        one node
 extern const Pass kMergeAdjacent;
 
 //   Slice(Slice(x))                                    Slice(x)

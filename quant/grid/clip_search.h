@@ -1,7 +1,7 @@
 // AWQ's clipping: for every group of a row the range whose codes do least harm behind the layer's inputs.
 //
-//   loss of a group   d G_bb d^T, d the error of the group's weights, G_bb the diagonal block of E[x x^T] of
-//   its
+//   loss of a group   d G_bb d^T, d the error of the group's
+//                     weights, G_bb the diagonal block of E[x x^T] of its
 //                     columns: errors of other groups count as uncorrelated
 //   candidates        the range of the largest magnitude times 1, 0.95 ... 0.5 (asymmetric: both ends)
 //

@@ -44,6 +44,38 @@ std::vector<std::string> layer_names(const Graph& graph, const Node& node) {
   return names;
 }
 
+// "" for a name outside of blocks.
+std::string block_of(const std::string& name) {
+  const auto is_break = [](char c) { return c == '.' || c == '/' || c == '_'; };
+  std::string before;
+  for (std::size_t begin = 0; begin < name.size();) {
+    std::size_t end = begin;
+    while (end < name.size() && !is_break(name[end])) ++end;
+    const std::string word = name.substr(begin, end - begin);
+    const bool number = !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
+    for (const char* known : {"layers", "layer", "blocks", "block", "h"})
+      if (number && before == known) return word;
+    before = word;
+    begin = end + 1;
+  }
+  return "";
+}
+
+std::vector<std::string> blocks_of(const Graph& graph, const Node& node) {
+  std::vector<std::string> blocks;
+  for (const std::string& name : layer_names(graph, node))
+    if (std::string block = block_of(name); !block.empty()) blocks.push_back(std::move(block));
+  return blocks;
+}
+
+std::vector<std::string> constant_types(const Graph& graph, const Node& node) {
+  std::vector<std::string> types;
+  for (const ValueId in : node.in)
+    if (in != ValueId::kNone && graph.value(in).is_constant())
+      types.emplace_back(name(graph.value(in).dtype));
+  return types;
+}
+
 bool any_of(const std::vector<Pattern>& patterns, const std::vector<std::string>& words) {
   return std::any_of(words.begin(), words.end(),
                      [&](const std::string& word) { return any(patterns, word); });
@@ -64,7 +96,7 @@ void list_unmatched(const std::vector<Pattern>& patterns, const char* what,
 
 struct CompiledRule {
   const Rule* rule;
-  std::vector<Pattern> name, op, tensor;
+  std::vector<Pattern> name, op, tensor, dtype, block;
 };
 
 }  // namespace
@@ -77,8 +109,9 @@ struct RuleBook::Impl {
 RuleBook::RuleBook(const Spec& spec) : impl_(std::make_unique<Impl>()) {
   impl_->spec = spec;
   for (const Rule& rule : impl_->spec.rules)
-    impl_->rules.push_back(
-        {&rule, compile(rule.match.name), compile(rule.match.op), compile(rule.match.tensor)});
+    impl_->rules.push_back({&rule, compile(rule.match.name), compile(rule.match.op),
+                            compile(rule.match.tensor), compile(rule.match.dtype),
+                            compile(rule.match.block)});
 }
 
 RuleBook::~RuleBook() = default;
@@ -94,6 +127,8 @@ Resolved RuleBook::resolve(const Graph& graph, const Node& node) const {
     const CompiledRule& c = impl_->rules[i];
     if (!c.name.empty() && !any_of(c.name, layer_names(graph, node))) continue;
     if (!c.op.empty() && !any(c.op, node.op)) continue;
+    if (!c.dtype.empty() && !any_of(c.dtype, constant_types(graph, node))) continue;
+    if (!c.block.empty() && !any_of(c.block, blocks_of(graph, node))) continue;
     if (!c.tensor.empty()) {
       bool hit = false;
       for (const ValueId in : node.in)
@@ -119,7 +154,7 @@ Resolved RuleBook::resolve(const Graph& graph, const Node& node) const {
 std::vector<std::string> RuleBook::unmatched(const Graph& graph) const {
   std::vector<std::string> list;
   if (impl_->rules.empty()) return list;
-  std::set<std::string> layers, ops, tensors;
+  std::set<std::string> layers, ops, tensors, types, blocks;
   walk_graphs(graph, [&](const SubgraphPath&, const Graph& scope) {
     for (const NodeId id : scope.nodes()) {
       const Node& node = scope.node(id);
@@ -127,12 +162,16 @@ std::vector<std::string> RuleBook::unmatched(const Graph& graph) const {
       for (std::string& name : layer_names(scope, node)) layers.insert(std::move(name));
       for (const ValueId in : node.in)
         if (in != ValueId::kNone) tensors.insert(scope.value(in).name);
+      for (std::string& type : constant_types(scope, node)) types.insert(std::move(type));
+      for (std::string& block : blocks_of(scope, node)) blocks.insert(std::move(block));
     }
   });
   for (const CompiledRule& c : impl_->rules) {
     list_unmatched(c.name, "layer", layers, list);
     list_unmatched(c.op, "operator", ops, list);
     list_unmatched(c.tensor, "tensor", tensors, list);
+    list_unmatched(c.dtype, "element type of a constant", types, list);
+    list_unmatched(c.block, "block", blocks, list);
   }
   return list;
 }

@@ -54,9 +54,13 @@ Format activation_format(const std::string& text);
 
 // Patterns are literal, or full matches of a regular expression behind "re:". Lists mean any.
 struct Match {
-  std::vector<std::string> name;    // the node's name, or that of a value it computes
-  std::vector<std::string> op;      // Conv, Gemm, MatMul ...
-  std::vector<std::string> tensor;  // any of the node's inputs
+  std::vector<std::string> name;        // the node's name, or that of a value it computes
+  std::vector<std::string> op;          // Conv, Gemm, MatMul ...
+  std::vector<std::string> tensor;      // any of the node's inputs
+  std::vector<std::string> dtype = {};  // element type of a constant that the node reads: "float16"
+  // Number of its block in a language model: what follows "layers", "layer", "blocks", "block" or "h" in a
+  // name ("model.layers.3.mlp").
+  std::vector<std::string> block = {};
 };
 
 struct Rule {

@@ -2,8 +2,8 @@
 // B [rows, rank], A [rank, cols] in float. What the codes cannot hold in the directions that matter goes into
 // BA.
 //
-// For given codes the best BA of a rank, by E |(W - Q - BA) x|^2 = tr((E - BA) G (E - BA)^T) with E = W - Q,
-// is
+// For given codes the best BA of a rank, by
+//   E |(W - Q - BA) x|^2 = tr((E - BA) G (E - BA)^T) with E = W - Q, is
 //   BA = U U^T E,   U the `rank` dominant eigenvectors of E G E^T
 // (the projection that keeps most of E G^1/2; no root or inverse of G is needed). Codes and BA are improved
 // in turn: Q of W - BA, then BA of W - Q, starting from the BA of W itself (SVDQuant, arXiv 2411.05007) and

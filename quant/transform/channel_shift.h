@@ -1,8 +1,8 @@
 // Takes a constant a channel out of an activation and gives it to the layers behind, so that a range around
 // zero fits: the exact form of the high-bias fold.
 //
-//   x_c  becomes  x_c - z_c        in the bias of what makes x: a LayerNormalization, Conv, Gemm, or an Add
-//   of a
+//   x_c  becomes  x_c - z_c        in the bias of what makes x: a
+//                                  LayerNormalization, Conv, Gemm, or an Add of a
 //                                  constant row
 //   b    becomes  b + W z          in every layer that reads x
 //

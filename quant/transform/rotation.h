@@ -1,8 +1,8 @@
 // Rotations folded into weights: the float function stays, outliers of single channels are spread over all.
 // QuaRot's R1 and R2 (arXiv 2404.00456) without operators at run time.
 //
-//   residual  the stream of a decoder (embedding, sums, outputs of projections) is multiplied by an
-//   orthogonal
+//   residual  the stream of a decoder (embedding,
+//             sums, outputs of projections) is multiplied by an orthogonal
 //             R. RMS normalizations do not see it, once their gains stand in the weights behind them:
 //             rms(x R) = rms(x). Table T -> T R; W into the stream -> W R; W behind a norm -> R^T diag(gain)
 //             W

@@ -8,8 +8,8 @@
 //   calibrator NAME   that method for every activation
 //   calibrator auto   every uniform method (least expected error, min-max, percentiles, entropy) is scored by
 //                     the output SQNR on held-out calibration samples. The best wins.
-//   method NAME       (a layer, by rules) that method: rtn, search, gptq, awq, smoothquant, equalize,
-//   learned,
+//   method NAME       (a layer, by rules) that method: rtn,
+//                     search, gptq, awq, smoothquant, equalize, learned,
 //                     low_rank
 //   method auto       weights by the least output error of their layer, channel factors by the least loss of
 //                     their group, bias correction by halves of the data: each tried with the best so far,

@@ -8,8 +8,8 @@
 // pads only), and those of activation.h. Results are the same for any batch, slot, number of threads and
 // instruction class:
 //   depthwise  one channel a group: rows of channels times rows of weights
-//   rows       an output row is a few products of input rows with one tap's weights each, added in place in
-//   the
+//   rows       an output row is a few products of
+//              input rows with one tap's weights each, added in place in the
 //              order of kh, then kw; where the kernel's width is the stride, all of them in one product
 //   reference  in double
 //

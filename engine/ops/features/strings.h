@@ -5,8 +5,8 @@
 //                     trailing ones left out; at most `maxsplit` times, the last piece keeping the rest.
 //                     Output 0 has one more axis, as long as the longest list, filled up with ""; output 1
 //                     counts pieces
-//   StringNormalizer  of [C] or [1, C]: stop words go, then upper or lower case (engine/base/unicode.h,
-//   without
+//   StringNormalizer  of [C] or [1, C]: stop words go, then
+//                     upper or lower case (engine/base/unicode.h, without
 //                     locales); one empty string where nothing is left
 //   RegexFullMatch    whether the whole string matches `pattern` (regex.h)
 //   TfIdfVectorizer   counts of n-grams of a pool, by lengths and gaps (tfidf_ref.cpp)

@@ -1,7 +1,7 @@
 // Elementwise work that goes from 8 bit codes to 8 bit codes.
 //
-//   pare.QLookup  x s8|u8, table u8 [256] constant -> y, s8 or u8 (attribute y_dtype, a DType number; the
-//   type
+//   pare.QLookup  x s8|u8, table u8 [256] constant -> y,
+//                 s8 or u8 (attribute y_dtype, a DType number; the type
 //                 of x when absent): the code whose bits are table[bits of x]
 //                 DequantizeLinear -> functions of one value -> QuantizeLinear, computed once for each code
 //   pare.QAdd     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero -> y

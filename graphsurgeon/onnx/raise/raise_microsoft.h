@@ -1,19 +1,18 @@
 // Operators of com.microsoft become standard ones where their meaning is exactly that of a few standard
 // nodes. What remains (GroupQueryAttention) has a schema and a kernel of its own.
 //
-//   QuantizeLinear, DequantizeLinear, Gelu, Trilu, Pad, QLinearConv     the standard operator
-//   FastGelu, BiasGelu, QuickGelu                                       (bias,) Gelu; x sigmoid(alpha x)
-//   FusedMatMul, TransposeMatMul, FusedGemm, FusedConv                  transposes, product, alpha,
-//   activation SimplifiedLayerNormalization (also of ai.onnx), SkipLayerNormalization,
-//   SkipSimplifiedLayerNormalization, EmbedLayerNormalization sums, gathers, Layer- or RMSNormalization
-//   QLinearAdd, Mul, Sigmoid, LeakyRelu, Softmax, Concat, Where, AveragePool, GlobalAveragePool, ReduceMean,
-//   QGemm
-//                                                                       dequantize, operate, quantize
-//   DynamicQuantizeMatMul, MatMulIntegerToFloat                         MatMulInteger and scales
-//   MatMulNBits, GatherBlockQuantized                                   blocked DequantizeLinear of 2, 4 or 8
-//   bit codes NhwcMaxPool                                                         between transposes
-//   MultiHeadAttention, Attention, QAttention, RotaryEmbedding          the standard operators, masks as
-//   numbers to add
+//   QuantizeLinear, DequantizeLinear, Gelu, Trilu, Pad, QLinearConv    the standard operator
+//   FastGelu, BiasGelu, QuickGelu                                      (bias,) Gelu; x sigmoid(alpha x)
+//   FusedMatMul, TransposeMatMul, FusedGemm, FusedConv                 transposes, product, alpha, activation
+//   SimplifiedLayerNormalization (also of ai.onnx),                    sums, gathers,
+//   SkipLayerNormalization, SkipSimplifiedLayerNormalization,          Layer- or RMSNormalization
+//   EmbedLayerNormalization
+//   QLinearAdd, Mul, Sigmoid, LeakyRelu, Softmax, Concat, Where,       dequantize, operate, quantize
+//   AveragePool, GlobalAveragePool, ReduceMean, QGemm
+//   DynamicQuantizeMatMul, MatMulIntegerToFloat                        MatMulInteger and scales
+//   MatMulNBits, GatherBlockQuantized                                  DequantizeLinear of 2, 4 or 8 bits
+//   NhwcMaxPool                                                        between transposes
+//   MultiHeadAttention, Attention, QAttention, RotaryEmbedding         the standard ones, masks as numbers
 //
 // Error kUnsupported names what has no standard form (packed QKV, shared buffers, rotated keys ...).
 // Source: onnxruntime docs/ContribOperators.md, version 1.32.

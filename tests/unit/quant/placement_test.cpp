@@ -90,6 +90,32 @@ TEST(Placement, ALayerIsCalledByItsNodeOrByWhatItComputes) {
   }
 }
 
+TEST(Placement, RulesByBlockAndByElementType) {
+  Graph graph = test::residual_block();
+  int convolution = 0;
+  for (const NodeId id : graph.nodes())
+    if (graph.node(id).is("Conv"))
+      graph.node(id).name = "model.layers.1" + std::to_string(convolution++) + ".mlp";
+  const auto left = [&](const Names& dtype, const Names& block) {
+    Spec spec;
+    Rule rule;
+    rule.match.dtype = dtype;
+    rule.match.block = block;
+    rule.quantize = false;
+    spec.rules.push_back(rule);
+    const Placement placement = place(graph, spec);
+    return std::pair(placement.weights.size(), placement.unmatched.size());
+  };
+  using Counts = std::pair<std::size_t, std::size_t>;
+  EXPECT_EQ(left({}, {"11"}), Counts(3, 0));
+  EXPECT_EQ(left({}, {"10", "12"}), Counts(2, 0));
+  EXPECT_EQ(left({}, {"re:1[0-9]"}), Counts(1, 0));  // the Gemm is in no block
+  EXPECT_EQ(left({}, {"1"}), Counts(4, 1));
+  EXPECT_EQ(left({"float32"}, {"11"}), Counts(3, 0));
+  EXPECT_EQ(left({"float32"}, {}), Counts(0, 0));
+  EXPECT_EQ(left({"float16"}, {}), Counts(4, 1));
+}
+
 TEST(Placement, RulesThatMatchNothingAreNamed) {
   const Graph graph = test::residual_block();
   Spec spec;
