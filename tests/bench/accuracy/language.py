@@ -42,10 +42,11 @@ SCHEMES = [
 WINDOWS = 128  # of a part
 COLUMNS = [('rtn', 'RTN'), ('search', 'search'), ('local_hessian', 'local Hessian'), ('awq', 'AWQ'), ('gptq', 'GPTQ'),
            ('smooth', 'SmoothQuant, GPTQ'), ('learned', 'learned'), ('auto', 'learned, quantized inputs'),
-           ('model', "learned, model's predictions"), ('low_rank', 'low rank')]
+           ('model', "learned, model's predictions"), ('damped', 'the same, output_damp 1'),
+           ('low_rank', 'low rank')]
 # Options of a job that make another scheme of it.
 VARIANTS = {'zeros': 'zeros', 'fitted': 'fitted', 'cal=percentile(99.999)': 'percentile'}
-OPTIONS = {'smooth': ('gptq', ['scaling=smoothquant']), 'auto': ('learned', ['inputs']), 'model': ('learned', ['model'])}
+OPTIONS = {'smooth': ('gptq', ['scaling=smoothquant']), 'auto': ('learned', ['inputs']), 'model': ('learned', ['model']), 'damped': ('learned', ['model', 'odamp=1'])}
 
 
 def job(scheme, column, part):
@@ -65,7 +66,7 @@ def jobs(parts):
         for scheme, _, _, goal in SCHEMES:
             if scheme.endswith('/low_rank'):
                 continue  # another scheme's column
-            wanted.append((0 if goal else 1, part, job(scheme, 'model', part)))
+            wanted += [(0 if goal else 1, part, job(scheme, column, part)) for column in ('damped', 'model')]
             if scheme == 'nvfp4_w4a4':
                 wanted.append((0, part, job(scheme, 'low_rank', part)))
             if scheme.startswith('w8a8'):
