@@ -183,16 +183,16 @@ std::vector<KernelSource> rows_kernels(const EnginePlan& plan, const PlanLayer& 
   return sources;
 }
 
-std::vector<KernelSource> pool_kernels(const EnginePlan& plan, const PlanLayer& layer, std::string& why_not) {
+// A block of `threads`.
+static KernelSource pool_kernel(const EnginePlan& plan, const PlanLayer& layer, int threads) {
   const ConvGeometry& g = layer.conv;
-  (void)why_not;
   const int w = g.c % 8 == 0 ? 8 : g.c % 4 == 0 ? 4 : 1;
   const std::int64_t vectors = g.c / w, outputs = g.n * g.oh * g.ow;
   // Large windows (global pooling) are cut over rows of threads, the more the fewer channels there are.
   int lanes = 256;
   if (g.kh * g.kw >= 32)
     for (lanes = 32; lanes > 4 && lanes / 2 >= vectors;) lanes /= 2;
-  const int slices = 256 / lanes;
+  const int slices = std::max(threads / lanes, 1);
   KernelSource source;
   source.tactic = fmt::format("pool:{}x{}", slices, w);
   source.block = lanes * slices;
@@ -224,6 +224,7 @@ extern "C" __global__ void __launch_bounds__($BLOCK$) kernel($PARAMS$) {
   const i64 n = o / ($OW$ * $OH$);
   int count = 0;
   if (t < $TOTAL$) {
+#pragma unroll 4
     for (int k = slice; k < $KH$ * $KW$; k += $SLICES$) {
       const int iy = oy * $SH$ - $TOP$ + k / $KW$ * $DH$, ix = ox * $SW$ - $LEFT$ + k % $KW$ * $DW$;
       if (iy < 0 || iy >= $H$ || ix < 0 || ix >= $WIDTH$) continue;
@@ -237,10 +238,14 @@ extern "C" __global__ void __launch_bounds__($BLOCK$) kernel($PARAMS$) {
 #pragma unroll
     for (int e = 0; e < $W$; ++e) part[slice][lane][e] = v[e];
     __syncthreads();
-    if (slice != 0) return;
-    for (int s = 1; s < $SLICES$; ++s)
 #pragma unroll
-      for (int e = 0; e < $W$; ++e) { const float x[$W$] = {part[s][lane][e]}; v[e] = $JOIN$; }
+    for (int half = $SLICES$ / 2; half > 0; half /= 2) {
+      if (slice < half)
+#pragma unroll
+        for (int e = 0; e < $W$; ++e) { const float x[1] = {part[slice + half][lane][e]}; part[slice][lane][e] = v[e] = $JOIN$; }
+      __syncthreads();
+    }
+    if (slice != 0) return;
   }
   if (t >= $TOTAL$) return;
   if ($MEAN$) {
@@ -282,7 +287,15 @@ extern "C" __global__ void __launch_bounds__($BLOCK$) kernel($PARAMS$) {
                       {"DW", std::to_string(g.dw)},
                       {"TOP", std::to_string(g.top)},
                       {"LEFT", std::to_string(g.left)}});
-  return {source};
+  return source;
+}
+
+std::vector<KernelSource> pool_kernels(const EnginePlan& plan, const PlanLayer& layer, std::string& why_not) {
+  (void)why_not;
+  std::vector<KernelSource> sources = {pool_kernel(plan, layer, 256)};
+  // A large window is a long sum: more threads share it.
+  if (layer.conv.kh * layer.conv.kw >= 128) sources.push_back(pool_kernel(plan, layer, 1024));
+  return sources;
 }
 
 }  // namespace pare::cuda

@@ -131,7 +131,7 @@ const char* kResidual = R"CUDA(
 struct Choice {
   int groups, n;
 };
-constexpr Choice kChoices[] = {{3, 128}, {4, 64}, {2, 128}, {3, 64}, {3, 32}};
+constexpr Choice kChoices[] = {{3, 128}, {6, 64}, {4, 64}, {2, 128}, {3, 64}, {3, 32}};
 
 struct Shape {
   int groups = 0, n = 0, chunks = 0, slots = 0, panels = 0;
@@ -193,7 +193,7 @@ std::vector<KernelSource> stream_kernels(const EnginePlan& plan, const PlanLayer
   const std::int64_t tiles = (u.s.m + 63) / 64;
   std::vector<KernelSource> sources;
   for (const Choice& c : kChoices) {
-    if (sources.size() == 3) break;
+    if (sources.size() == 4) break;
     // Narrower than the layer's columns only where several chunks are wanted, wider not by half.
     if (c.n >= 2 * u.s.n || (c.n == 32 && u.s.n > 96)) continue;
     const Shape t = shape_of(layer, u, c, added_size);

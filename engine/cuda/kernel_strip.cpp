@@ -114,7 +114,7 @@ std::vector<Shape> shapes(const PlanLayer& layer, const WindowSetup& s, int n, s
   const ConvGeometry& g = layer.conv;
   std::vector<Shape> list;
   for (const std::int64_t rows : {2, 4, 7, 8, 14, 16, 28})
-    for (const int groups : {2, 3}) {
+    for (const int groups : {3, 6}) {
       if (rows >= 2 * g.oh) continue;
       Shape t;
       t.rows = rows, t.groups = groups, t.plane = plane_pitch(g, s, rows);
@@ -129,7 +129,7 @@ std::vector<Shape> shapes(const PlanLayer& layer, const WindowSetup& s, int n, s
       // A tile's sums, a strip's beginning; what is not hidden while the ring is filled first.
       const double each = static_cast<double>(s.chunks) / 2 * 32 + n * 6.0;
       t.cost = static_cast<double>((strips + 131) / 132) * (static_cast<double>(tiles) * each + 200) +
-               static_cast<double>(slot) / 16 + (groups == 2 ? 500 : 0);
+               static_cast<double>(slot) / 16 + (groups == 3 ? 500 : 0);
       list.push_back(t);
     }
   std::stable_sort(list.begin(), list.end(), [](const Shape& a, const Shape& b) { return a.cost < b.cost; });
