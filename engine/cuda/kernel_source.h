@@ -93,6 +93,8 @@ std::string fill(std::string text, const std::vector<std::pair<std::string, std:
 std::string parameters(const EnginePlan& plan, const PlanLayer& layer, KernelSource& source);
 // float activation_(float v): the epilogue's, as exact as results stored in `out` can show.
 std::string activation_code(const Activation& act, DType out);
+// The activation is also there for two float16 at once (u32 activation_pair_(u32)), exact enough for E4M3.
+bool activates_pairs(const PlanLayer& layer, DType out);
 // log2 Phi(-a), a >= 0, as a polynomial, lowest power first. With it x Phi(x) = max(x, 0) - |x| Phi(-|x|) is
 // off by at most 0.6 of half a unit in the last place of a float16; for codes by 8.1e-5, and 0.5 % of its
 // value (half a unit of E4M3 is 3 to 6 %). Empty: float32 asks for more.

@@ -113,9 +113,7 @@ std::string clipped_code(const char* value, double lo, double hi, double zero) {
   return t;
 }
 
-// The arithmetic on one sum `f`, whose column values are scale[e], bias[e] and so on; `out` is what is
-// stored.
-static std::string value_code(const EnginePlan& plan, const PlanLayer& layer) {
+std::string value_code(const EnginePlan& plan, const PlanLayer& layer, bool by_pairs) {
   const Epilogue& e = layer.epilogue;
   const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
   std::string t;
@@ -137,6 +135,7 @@ static std::string value_code(const EnginePlan& plan, const PlanLayer& layer) {
   // Limits of the activation and of the codes are one clip where both are numbers (or 0) in units of a code.
   const bool merged = integers && e.act.kind == Activation::Kind::kClip &&
                       (!by_column || ((e.act.lo == 0 || std::isinf(e.act.lo)) && std::isinf(e.act.hi)));
+  if (by_pairs) return t;
   if (!merged) t += "      f = activation_(f);\n";
   if (by_column && bits(out) != 8)
     t += "      if (steps[e] != 0.f) f = clip_(rintf(f * steps[e]), -128.f, 127.f);\n";
@@ -155,8 +154,7 @@ static std::string value_code(const EnginePlan& plan, const PlanLayer& layer) {
   return t;
 }
 
-// The code of v[e] in the copy.
-static std::string copy_code(const EnginePlan& plan, const PlanLayer& layer) {
+std::string copy_code(const EnginePlan& plan, const PlanLayer& layer) {
   const DType type = type_of(plan, layer.out[1]);
   const std::string scaled = fmt::format("      v[e] *= {};\n", number(1 / layer.copy_scale));
   if (type == DType::kE4M3FN) return scaled;
@@ -168,8 +166,7 @@ std::string store_word(DType type, int w) {
   return fmt::format("{}<{}>", type == DType::kI8 || type == DType::kU8 ? "store_codes_" : "store_", w);
 }
 
-// Names of the values that belong to columns, by slot.
-static std::vector<std::pair<std::size_t, const char*>> column_values(const PlanLayer& layer) {
+std::vector<std::pair<std::size_t, const char*>> column_values(const PlanLayer& layer) {
   std::vector<std::pair<std::size_t, const char*>> list;
   const auto add = [&](std::size_t slot, const char* name) {
     if (slot < layer.in.size() && layer.in[slot].present()) list.emplace_back(slot, name);
@@ -185,8 +182,8 @@ static std::vector<std::pair<std::size_t, const char*>> column_values(const Plan
   return list;
 }
 
-// Sum and squared deviations of 32 neighbouring values of a row, 8 of them in each of 4 neighbouring lanes.
-static const char* kPieceSums = R"CUDA(
+const char* piece_sums_code() {
+  return R"CUDA(
     const u32 four = 15u << (threadIdx.x & 28u);
     float total = 0.f, square = 0.f;
 #pragma unroll
@@ -202,6 +199,7 @@ static const char* kPieceSums = R"CUDA(
       store_<2>(out1 + (row * $PIECES$ + column / 32) * 2, pair);
     }
 )CUDA";
+}
 
 std::string finish_code(const EnginePlan& plan, const PlanLayer& layer, int w, bool asked) {
   if (has_shortcut(layer)) return "";  // finished where the sums lie
@@ -222,7 +220,8 @@ std::string finish_code(const EnginePlan& plan, const PlanLayer& layer, int w, b
   t += value_code(plan, layer);
   t += fmt::format("      v[e] = f;\n    }}\n    {}(out0 + at, v);\n",
                    store_word(type_of(plan, layer.out[0]), w));
-  if (leaves_sums(layer)) t += fill(kPieceSums, {{"PIECES", std::to_string(layer.out[0].dims.back() / 32)}});
+  if (leaves_sums(layer))
+    t += fill(piece_sums_code(), {{"PIECES", std::to_string(layer.out[0].dims.back() / 32)}});
   if (copies_codes(layer))
     t += fmt::format("#pragma unroll\n    for (int e = 0; e < {}; ++e) {{\n{}    }}\n    {}(out1 + at, v);\n",
                      w, copy_code(plan, layer), store_word(type_of(plan, layer.out[1]), w));
@@ -264,218 +263,6 @@ std::string columns_code(const PlanLayer& layer, const char* group, const char* 
   return t.empty()
              ? t
              : fmt::format("      for (int c = {}; c < BN; c += {}) {{\n{}      }}\n", thread, threads, t);
-}
-
-// Four lanes hold four pairs each of the same 32 columns, p[0] .. p[3]: exchanged so that each has eight
-// neighbours, or back again. Pairs of codes are 16 bits: two words, the first two pairs in the first.
-static const char* kExchange = R"CUDA(
-          {
-            const u32 a = __shfl_xor_sync(0xffffffffu, lane & 1 ? p[0] : p[1], 1), b = __shfl_xor_sync(0xffffffffu, lane & 1 ? p[2] : p[3], 1);
-            if (lane & 1) p[0] = a, p[2] = b; else p[1] = a, p[3] = b;
-            const u32 c = __shfl_xor_sync(0xffffffffu, lane & 2 ? p[0] : p[2], 2), d = __shfl_xor_sync(0xffffffffu, lane & 2 ? p[1] : p[3], 2);
-            if (lane & 2) p[0] = c, p[1] = d; else p[2] = c, p[3] = d;
-          }
-)CUDA";
-static const char* kExchangeCodes = R"CUDA(
-          {
-            const u32 far = __shfl_xor_sync(0xffffffffu, lane & 2 ? p[0] : p[1], 2);
-            const u32 first = lane & 2 ? far : p[0], second = lane & 2 ? p[1] : far;
-            const u32 near_ = __byte_perm(first, second, lane & 1 ? 0x7632 : 0x5410);
-            const u32 other_ = __shfl_xor_sync(0xffffffffu, __byte_perm(first, second, lane & 1 ? 0x5410 : 0x7632), 1);
-            const u32 low = lane & 1 ? other_ : near_, high = lane & 1 ? near_ : other_;
-            p[0] = __byte_perm(low, high, 0x5410);
-            p[1] = __byte_perm(low, high, 0x7632);
-          }
-)CUDA";
-
-// Where a row of the residual and of the output begins.
-static std::vector<std::pair<std::string, std::string>> places(const LinearSizes& s) {
-  return {{"LDD", std::to_string(s.ldd)},
-          {"FIRST", s.batch > 1 ? fmt::format("batch * (i64){}", s.step_d) : "0"}};
-}
-
-// Eight neighbours of each of the thread's rows.
-static std::string residual_rows(bool codes, const char* name, bool declare) {
-  const char* word = codes ? "uint2" : "uint4";
-  return fmt::format(R"CUDA({2}#pragma unroll
-      for (int i = 0; i < MI * 2; ++i) {{
-        const i64 row = ROW_AT(FIRST_ROW + (i >> 1) * 64 + (warp & 3) * 16 + (i & 1) * 8 + (lane >> 2));
-        {1}[i] = *reinterpret_cast<const {0}*>(in3 + $FIRST$ + (row < M ? row : 0) * $LDD$ + (own < N ? own : 0));
-      }}
-)CUDA",
-                     word, name, declare ? fmt::format("      {} {}[MI * 2];\n", word, name) : "");
-}
-
-std::string fragment_code(const EnginePlan& plan, const PlanLayer& layer, const char* group, bool loaded) {
-  const auto has = [&](std::size_t slot) { return slot < layer.in.size() && layer.in[slot].present(); };
-  const DType out = type_of(plan, layer.out[0]);
-  // No branches but around loads and stores, so that the rows of a thread overlap; what rows beyond M compute
-  // is stored nowhere.
-  std::string t = R"CUDA(
-#pragma unroll
-    for (int g = 0; g < BN / 32; ++g) {
-      const int c0 = n0 + g * 32 + (lane & 3) * 2, own = n0 + g * 32 + (lane & 3) * 8;
-)CUDA";
-  std::size_t k = 0;
-  for (const auto& entry : column_values(layer))
-    t += fmt::format(
-        "      float {0}[8];\n#pragma unroll\n      for (int j = 0; j < 4; ++j) load_<2>({0} + 2 * j, "
-        "&columns_[{1}][{2}][g * 32 + j * 8 + (lane & 3) * 2]);\n",
-        entry.second, group, k++);
-  // Of a shortcut, already where the sums are: nothing to exchange.
-  const bool own = has_shortcut(layer);
-  const DType residual = own ? layer.shortcut.type : has(3) ? type_of(plan, layer.in[3]) : DType::kUndefined;
-  const bool pieces = own || (has(3) && bits(residual) <= 16), codes = pieces && bits(residual) == 8;
-  if (pieces && !loaded) t += residual_rows(codes, "near", true);
-  const LinearSizes s = linear_sizes(layer);
-  const DType x = type_of(plan, layer.in[0]);
-  // Sums of few products of codes are integers below 2^22.
-  const bool small =
-      (x == DType::kI8 || x == DType::kU8) && s.k * (x == DType::kI8 ? 128 : 255) * 128 < 1 << 22;
-  t += fmt::format(R"CUDA(
-#pragma unroll
-      for (int i = 0; i < MI; ++i)
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {{
-          const int r = FIRST_ROW + i * 64 + (warp & 3) * 16 + h * 8 + (lane >> 2);
-          const i64 row = ROW_AT(r);
-          float v[8];
-#pragma unroll
-          for (int e = 0; e < 8; ++e) v[e] = {}(sum[i][(g * 4 + (e >> 1)) * 4 + h * 2 + (e & 1)]);
-)CUDA",
-                   small ? "small_" : "(float)");
-  if (has(kNormStats)) t += "          const float2 norm = STAT_ROW(stat_);\n";
-  if (has(kResidualStats)) t += "          const float2 other = STAT_ROW(residual_stat_);\n";
-  if (pieces) {
-    const std::string from = loaded ? "near[g][i * 2 + h]" : "near[i * 2 + h]";
-    t += "          float residual[8];\n          {\n";
-    if (codes) {
-      t += fmt::format("          u32 p[2] = {{{0}.x, {0}.y}};\n", from);
-      if (!own) t += kExchangeCodes;
-      for (int e = 0; e < 8; ++e)
-        t += residual == DType::kE4M3FN
-                 ? fmt::format("          residual[{0}] = get_(E4M3{{(u8)(p[{1}] >> {2})}});\n", e, e / 4,
-                               e % 4 * 8)
-                 : fmt::format("          residual[{0}] = nth_code_<{2}>((const {3}*)0, p[{1}]);\n", e, e / 4,
-                               e % 4, type_word(residual));
-    } else {
-      t += fmt::format("          u32 p[4] = {{{0}.x, {0}.y, {0}.z, {0}.w}};\n", from);
-      if (!own) t += kExchange;
-      t += fmt::format(
-          "#pragma unroll\n          for (int j = 0; j < 4; ++j) {{\n            const Vec<{0}, 2> both = "
-          "*reinterpret_cast<const Vec<{0}, 2>*>(&p[j]);\n            residual[2 * j] = get_(both.v[0]), "
-          "residual[2 * j + 1] = get_(both.v[1]);\n          }}\n",
-          type_word(residual));
-    }
-    t += "          }\n";
-  } else if (has(3)) {
-    t += "          float residual[8];\n#pragma unroll\n          for (int j = 0; j < 4; ++j) "
-         "load_<2>(residual + 2 * j, "
-         "in3 + $FIRST$ + (row < M ? row : 0) * $LDD$ + (c0 + j * 8 < N ? c0 + j * 8 : 0));\n";
-  }
-  t += "#pragma unroll\n          for (int e = 0; e < 8; ++e) {\n      float f = v[e];\n" +
-       value_code(plan, layer) + "      v[e] = f;\n          }\n";
-  const auto exchanged = [&](const char* to, DType type) {
-    std::string text = "          {\n";
-    if (bits(type) == 8) {
-      text += "          u32 p[2];\n";
-      for (int word = 0; word < 2; ++word)
-        text += fmt::format("          p[{0}] = four_codes_({1}, v + {2});\n", word, to, 4 * word);
-      text += kExchangeCodes;
-    } else {
-      text += fmt::format(
-          "          u32 p[4];\n#pragma unroll\n          for (int j = 0; j < 4; ++j) p[j] = pair_({}, v[2 * "
-          "j], "
-          "v[2 * j + 1]);\n{}",
-          to, kExchange);
-    }
-    return text + fmt::format(
-                      "          if (own < N && row < M) *reinterpret_cast<{1}*>({0} + $FIRST$ + row * $LDD$ "
-                      "+ own) = "
-                      "{1}{{{2}}};\n          }}\n",
-                      to, bits(type) == 8 ? "uint2" : "uint4",
-                      bits(type) == 8 ? "p[0], p[1]" : "p[0], p[1], p[2], p[3]");
-  };
-  if (out == DType::kF32) {
-    t += "#pragma unroll\n          for (int j = 0; j < 4; ++j) if (row < M && c0 + j * 8 < N) "
-         "store_<2>(out0 + "
-         "$FIRST$ + row * $LDD$ + c0 + j * 8, v + 2 * j);\n";
-  } else {
-    t += exchanged("out0", out);
-  }
-  if (copies_codes(layer))
-    t += "#pragma unroll\n          for (int e = 0; e < 8; ++e) {\n" + copy_code(plan, layer) +
-         "          }\n" + exchanged("out1", type_of(plan, layer.out[1]));
-  if (leaves_sums(layer))
-    t += "          {\n          const i64 column = n0 + g * 32;\n          if (column < N && row < M) {" +
-         fill(kPieceSums, {{"PIECES", std::to_string(layer.out[0].dims.back() / 32)}}) +
-         "          }\n          }\n";
-  t += "        }\n    }\n";
-  return fill(t, places(s));
-}
-
-std::string fragment_shortcut_code(const EnginePlan& plan, const PlanLayer& layer, const char* group) {
-  const DType type = layer.shortcut.type, x = type_of(plan, layer.in[kShortX]);
-  const bool codes = bits(type) == 8, integer = x == DType::kI8 || x == DType::kU8;
-  const bool small = integer && layer.shortcut.conv.c * (x == DType::kI8 ? 128 : 255) * 128 < 1 << 22;
-  std::string t = fmt::format(R"CUDA(
-    {0} near[BN / 32][MI * 2];
-#pragma unroll
-    for (int g = 0; g < BN / 32; ++g) {{
-)CUDA",
-                              codes ? "uint2" : "uint4");
-  std::size_t k = 0;
-  for (const auto& [slot, name] : column_values(layer)) {
-    if (slot == kShortScale || slot == kShortBias)
-      t += fmt::format(
-          "      float {0}[8];\n#pragma unroll\n      for (int j = 0; j < 4; ++j) load_<2>({0} + 2 * j, "
-          "&columns_[{1}][{2}][g * 32 + j * 8 + (lane & 3) * 2]);\n",
-          name, group, k);
-    ++k;
-  }
-  t += fmt::format(R"CUDA(
-#pragma unroll
-      for (int i = 0; i < MI * 2; ++i) {{
-        float v[8];
-#pragma unroll
-        for (int e = 0; e < 8; ++e) {{
-          v[e] = {0}(sum[i >> 1][(g * 4 + (e >> 1)) * 4 + (i & 1) * 2 + (e & 1)]);
-)CUDA",
-                   small ? "small_" : "(float)");
-  if (layer.shortcut.alpha != 1)
-    t += fmt::format("          v[e] *= {};\n", number(static_cast<double>(layer.shortcut.alpha)));
-  if (layer.in[kShortScale].present()) t += "          v[e] *= short_scale[e];\n";
-  if (layer.in[kShortBias].present()) t += "          v[e] += short_bias[e];\n";
-  if (codes)
-    t += fmt::format("          v[e] *= {};\n", number(1 / static_cast<double>(layer.shortcut.y_scale)));
-  const double zero = static_cast<double>(layer.shortcut.y_zero);
-  if (codes && type != DType::kE4M3FN)
-    t += clipped_code("v[e]", code_low(type) - zero, code_high(type) - zero, zero);
-  const std::string to = fmt::format("(const {}*)0", type_word(type));
-  t += "        }\n";
-  t += codes
-           ? fmt::format("        near[g][i] = uint2{{four_codes_({0}, v), four_codes_({0}, v + 4)}};\n", to)
-           : fmt::format(
-                 "        near[g][i] = uint4{{pair_({0}, v[0], v[1]), pair_({0}, v[2], v[3]), pair_({0}, "
-                 "v[4], "
-                 "v[5]), pair_({0}, v[6], v[7])}};\n",
-                 to);
-  return t + "      }\n    }\n";
-}
-
-std::string fragment_residual_code(const EnginePlan& plan, const PlanLayer& layer) {
-  const bool codes = bits(type_of(plan, layer.in[3])) == 8;
-  return fill(
-      fmt::format("    {} near[BN / 32][MI * 2];\n#pragma unroll\n    for (int g = 0; g < BN / 32; ++g) {{\n"
-                  "      const int own = n0 + g * 32 + (lane & 3) * 8;\n{}    }}\n",
-                  codes ? "uint2" : "uint4", residual_rows(codes, "near[g]", false)),
-      places(linear_sizes(layer)));
-}
-
-int fragment_residual_registers(const EnginePlan& plan, const PlanLayer& layer, int mi, int n) {
-  if (has_shortcut(layer)) return mi * 2 * (n / 32) * bits(layer.shortcut.type) / 4;
-  if (!layer.in[3].present() || bits(type_of(plan, layer.in[3])) > 16) return 0;
-  return mi * 2 * (n / 32) * bits(type_of(plan, layer.in[3])) / 4;
 }
 
 }  // namespace pare::cuda

@@ -44,6 +44,16 @@ bool columns_are_weights(const EnginePlan& plan,
                          const PlanLayer& layer);  // columns_code() may stand before await_
 std::string columns_code(const PlanLayer& layer, const char* group, const char* thread, int threads);
 bool has_fragment_code(const EnginePlan& plan, const PlanLayer& layer);
+// --- for the two files of epilogues (linear_code.cpp, fragment_code.cpp)
+// The arithmetic on one sum `f`, whose column values are scale[e], bias[e] and so on; `f` is then what is
+// stored. by_pairs: up to the activation, which works on two (activates_pairs()).
+std::string value_code(const EnginePlan& plan, const PlanLayer& layer, bool by_pairs = false);
+std::string copy_code(const EnginePlan& plan, const PlanLayer& layer);  // the code of v[e] in the copy
+// Names of the values that belong to columns, by slot.
+std::vector<std::pair<std::size_t, const char*>> column_values(const PlanLayer& layer);
+// Sum and squared deviations of 32 neighbouring values of a row, 8 of them in each of 4 neighbouring lanes.
+const char* piece_sums_code();
+
 // v = the parts of all splits, in order.
 const char* add_parts_code();
 

@@ -138,6 +138,21 @@ Graph image_codes(DType type, Dims image) {
   return b.finish(x);
 }
 
+Graph large_products(DType type) {
+  Builder b;
+  const std::int64_t rows = 5640, width = 192;
+  const float most = type == DType::kI8 ? 127.0f : 448.0f;
+  const auto product = [&](ValueId x, std::int64_t from, std::int64_t to) {
+    const float size = 0.3f / std::sqrt(static_cast<float>(from));
+    const ValueId w = b.coded(b.random({from, to}, size), 4 * size / most, type);
+    return b.add("Add", {b.add("MatMul", {b.coded(x, 4 / most, type), w}), b.random({to}, 0.1f)});
+  };
+  const ValueId x = product(b.input("x", DType::kF32, {rows, 64}), 64, width);
+  const ValueId y = b.add("Gelu", {product(b.norm(x, width), width, width)});
+  const ValueId last = b.norm(b.add("Add", {product(y, width, width), x}), width);
+  return b.finish(b.add("Add", {product(last, width, width), last}));
+}
+
 Graph vit(int layers) {
   Builder b;
   const std::int64_t batch = 2, width = 96, heads = 6, size = 16, tokens = 5;

@@ -16,4 +16,8 @@ Graph bert(
     int layers,
     std::int64_t batch);  // three products for q, k, v; keys turned in rank 3, NaN guard; ids [batch,16]
 
+// Products with a GELU, a residual and normalizations between them, large enough for tiles that several
+// warpgroups share, of codes of that type. x [5640,64].
+Graph large_products(DType type);
+
 }  // namespace pare::test

@@ -10,6 +10,7 @@
 #include "engine/cuda/compile.h"
 #include "engine/cuda/driver.h"
 #include "engine/cuda/kernel_source.h"
+#include "engine/numeric/convert.h"
 #include "tests/unit/build/networks.h"
 
 namespace pare::cuda {
@@ -39,8 +40,8 @@ std::vector<std::string> texts(const Graph& graph, DType precision, std::set<std
       EXPECT_LE(s.shared_bytes, 227 * 1024) << s.tactic;
       const std::string group = s.tactic.substr(0, s.tactic.find(':'));
       const DType x = plan.tensors[static_cast<std::size_t>(layer.in[0].tensor)].dtype;
-      if (seen.insert(fmt::format("{} {} {} {} {} {}", name(precision), name(layer.kind), layer.op, group,
-                                  layer.in.size(), name(x)))
+      if (seen.insert(fmt::format("{} {} {} {} {} {} {}", name(precision), name(layer.kind), layer.op, group,
+                                  layer.in.size(), name(x), static_cast<int>(layer.epilogue.act.kind)))
               .second)
         codes.push_back(s.code);
     }
@@ -59,6 +60,12 @@ TEST(Kernels, PassTheCompiler) {
     for (const Graph& graph :
          {test::image_codes(type), test::image_codes(type, {8, 3, 192, 192})})  // large enough to stream
       for (std::string& code : texts(graph, DType::kF16, seen)) codes.push_back(std::move(code));
+  for (const DType type : {DType::kI8, DType::kE4M3FN})
+    for (std::string& code : texts(test::large_products(type), DType::kF16, seen))
+      codes.push_back(std::move(code));
+  EXPECT_TRUE(std::any_of(codes.begin(), codes.end(), [](const std::string& code) {
+    return code.find("= halves_times_(") != std::string::npos;  // GELU of pairs
+  }));
   const Compiled compiled = compile_all(codes, "sm_90a", 2);
   for (const auto& [hash, why] : compiled.failed) ADD_FAILURE() << why;
   EXPECT_GT(compiled.binaries.size(), 15u);
@@ -105,6 +112,40 @@ TEST(Gelu, IsAsExactAsItsResultsCanShow) {
   }
   EXPECT_EQ(short_gelu(3e38f, half), 3e38f);
   EXPECT_EQ(short_gelu(-3e38f, half), 0.0f);
+}
+
+// A float16 beside the 32 bit number nearest to it: what every step of gelu_pair_ rounds to.
+float half(float v) {
+  float out = 0;
+  std::uint16_t bits = 0;
+  convert(TensorView{DType::kF32, {1}, &v}, TensorView{DType::kF16, {1}, &bits});
+  convert(TensorView{DType::kF16, {1}, &bits}, TensorView{DType::kF32, {1}, &out});
+  return out;
+}
+
+// What gelu_pair_ computes. Its exponential is off by 2^-9.9 at most (PTX), which one more rounding stands
+// for.
+float pair_gelu(float v, const std::vector<float>& tail) {
+  const float x = half(v), a = std::fmin(std::fabs(x), 16.0f);
+  float p = half(tail.back());
+  for (std::size_t i = tail.size() - 1; i-- > 0;) p = half(std::fma(p, a, half(tail[i])));
+  return half(std::fma(-a, half(std::exp2(p)), std::fmax(x, 0.0f)));
+}
+
+// Half a unit of E4M3 is 3 to 6 % of a value, and 2^-10 of a step below the smallest normal one.
+TEST(Gelu, OfPairsIsAsExactAsCodesCanShow) {
+  const std::vector<float> tail = gelu_tail(DType::kE4M3FN);
+  for (int i = -80000; i <= 80000; ++i) {
+    const float x = static_cast<float>(i) / 4096.0f;
+    const double want = x * 0.5 * std::erfc(-static_cast<double>(x) / std::sqrt(2.0));
+    const double off = std::fabs(static_cast<double>(pair_gelu(x, tail)) - want);
+    EXPECT_LE(off, 0.003 * std::fabs(want) + (x < 0 ? 4e-4 : 1e-6)) << x;
+    if (x > -4.5f) {
+      EXPECT_LE(off, 0.012 * std::fabs(want) + 1e-5) << x;
+    }
+  }
+  EXPECT_EQ(pair_gelu(60000, tail), half(60000));
+  EXPECT_EQ(pair_gelu(-60000, tail), 0.0f);
 }
 
 TEST(Kernels, EqualLayersHaveEqualText) {
