@@ -134,7 +134,7 @@ TEST(Report, JunitOfARunThatAnErrorEnded) {
   const std::string xml = render_junit_error(sample(), "calibrate", error);
   EXPECT_NE(xml.find("tests=\"1\" failures=\"0\" errors=\"1\""), std::string::npos);
   EXPECT_NE(xml.find("name=\"calibrate\""), std::string::npos);
-  EXPECT_NE(xml.find("<error message=\"a &lt;NaN&gt; in 'x'\">data.npy\nleave it out</error>"),
+  EXPECT_NE(xml.find("<error message=\"a &lt;NaN&gt; in &#39;x&#39;\">data.npy\nleave it out</error>"),
             std::string::npos);
   EXPECT_NE(xml.find("</testsuites>"), std::string::npos);
 }

@@ -51,7 +51,7 @@ TEST_P(WrongRecipe, SaysWhatWhereAndWhatToDo) {
 }
 
 const Wrong kYaml[] = {
-    {"empty", "", "the recipe is empty", "r.yaml", ""},
+    {"empty", "", "the recipe is empty", "r.yaml", "`pare recipe init` writes one to start from"},
     {"not_a_mapping", "- 1\n", "a recipe is a mapping, but this is a list", "r.yaml:1:1",
      "start with `version: 1`"},
     {"syntax", "version: 1\nname: [a, b\n", "invalid YAML: end of sequence flow not found", "r.yaml:3:1", ""},
@@ -165,7 +165,7 @@ const Wrong kSense[] = {
     {"box_strides", kHead + "boxes: {scores: a, boxes: b, strides: [4, 8], size: 64}}\n",
      "2 strides for 1 outputs", "r.yaml:4:58", "one for each output of `boxes`"},
     {"box_size", kHead + "boxes: {scores: a, boxes: b, strides: 4}}\n",
-     "strides and size belong together: a grid of cells over a picture", "r.yaml:4:27",
+     "strides and size belong together: a grid of cells over an image", "r.yaml:4:27",
      "for example strides: [16, 32], size: 256"},
     {"box_key", kHead + "boxes: {scores: a, boxs: b}}\n", "unknown key 'boxs' in 'boxes'", "r.yaml:4:39",
      "did you mean 'boxes'?"},
