@@ -8,11 +8,13 @@
 // other text are judged (0: all). JOB: SCHEME:METHOD[:OPTION,...] of the table below; Options: inputs,
 // model (objective), rotate, scaling=awq, kv (an FP8 cache), zeros and fitted (activations with zero points,
 // with searched scales), ridge=, odamp=, alpha=, part=, fit= ..., threads= (what one row runs on; not part of
-// its name). Second moments and the float model's logits are had once for all jobs. A row that is in
-// OUT.jsonl already is left out. An argument `together` among the jobs: rows run beside each other, as many
-// as the processors have room for; where it is missing a row has all processors.
+// its name). Second moments and the float model's logits are had once for all jobs; moments of gradients also
+// by later processes, where there is a folder OUT.jsonl.moments to keep them in (hundreds of MB a part). A
+// row that is in OUT.jsonl already is left out. An argument `together` among the jobs: rows run beside each
+// other, as many as the processors have room for; where it is missing a row has all processors.
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <malloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +26,7 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -181,11 +184,60 @@ bool done_before(const std::string& path, const std::string& key) {
   return false;
 }
 
+// Matrices of one kind in a file, as they lie in memory: the next process has the same bits.
+class MomentsFile {
+ public:
+  MomentsFile(const std::string& path, const char* mode)
+      : path_(path), file_(std::fopen(path.c_str(), mode)) {}
+  ~MomentsFile() {
+    if (file_ != nullptr) std::fclose(file_);
+  }
+  MomentsFile(const MomentsFile&) = delete;
+  MomentsFile& operator=(const MomentsFile&) = delete;
+  bool there() const { return file_ != nullptr; }
+
+  void write(const Gram& gram) {
+    const std::uint64_t sizes[] = {static_cast<std::uint64_t>(gram.n), gram.count, gram.nonfinite,
+                                   gram.sums.size(), gram.totals.size()};
+    put(sizes, sizeof sizes);
+    put(gram.sums.data(), gram.sums.size() * sizeof(double));
+    put(gram.totals.data(), gram.totals.size() * sizeof(double));
+  }
+  void read(Gram& gram) {
+    std::uint64_t sizes[5];
+    get(sizes, sizeof sizes);
+    gram.n = static_cast<std::int64_t>(sizes[0]);
+    gram.count = sizes[1];
+    gram.nonfinite = sizes[2];
+    gram.sums.resize(sizes[3]);
+    gram.totals.resize(sizes[4]);
+    get(gram.sums.data(), gram.sums.size() * sizeof(double));
+    get(gram.totals.data(), gram.totals.size() * sizeof(double));
+  }
+
+ private:
+  void put(const void* data, std::size_t bytes) {
+    if (std::fwrite(data, 1, bytes, file_) != bytes)
+      throw make_error(ErrorCode::kDevice, "cannot write the moments").at(path_);
+  }
+  void get(void* data, std::size_t bytes) {
+    if (std::fread(data, 1, bytes, file_) != bytes)
+      throw make_error(ErrorCode::kDevice, "the file of moments is cut off").at(path_).hint("remove it");
+  }
+  std::string path_;
+  std::FILE* file_;
+};
+
 // What all rows share, made when the first asks, by all processors.
 class Shared {
  public:
-  Shared(const std::string& model, const char* calibration, const char* valid, std::int64_t windows)
-      : model_(model), calibration_(calibration), pool_(available_threads()), graph_(load_model(model)) {
+  Shared(const std::string& model, const char* calibration, const char* valid, std::string kept,
+         std::int64_t windows)
+      : model_(model),
+        calibration_(calibration),
+        kept_(std::move(kept)),
+        pool_(available_threads()),
+        graph_(load_model(model)) {
     SimplifyOptions simple;
     simple.pool = &pool_;
     simplify(graph_, simple);
@@ -210,10 +262,13 @@ class Shared {
     if (slot.made.empty()) {
       quant::Placement placement = quant::place(graph_, spec);
       for (quant::WeightSite& site : placement.weights) site.method = "learned";
+      const std::string file = of_model ? fmt::format("{}/{}-{}", kept_, part, fit) : std::string();
+      if (of_model && kept(file, placement, slot.made)) return slot.made;
       Dataset data(calibration(part, fit), model_inputs(graph_));
       ThreadPool pool(threads());
       slot.made = of_model ? LayerGrams::collect_gradients(graph_, placement, data, pool, nullptr)
                            : LayerGrams::collect(graph_, placement, data, pool, nullptr);
+      if (of_model) keep(file, placement, slot.made);
     }
     return slot.made;
   }
@@ -241,6 +296,32 @@ class Shared {
   }
 
  private:
+  static bool kept(const std::string& path, const quant::Placement& placement, LayerGrams& grams) {
+    MomentsFile file(path, "rb");
+    for (const quant::WeightSite& site : placement.weights) {
+      if (!file.there()) break;
+      GramPair pair;
+      file.read(pair.fit);
+      file.read(pair.outputs);
+      grams.set(site.path, site.uses.at(0).node, std::move(pair));
+    }
+    return file.there();
+  }
+  // Nothing where the folder is missing.
+  static void keep(const std::string& path, const quant::Placement& placement, const LayerGrams& grams) {
+    const std::string part = path + ".part";
+    {
+      MomentsFile file(part, "wb");
+      if (!file.there()) return;
+      for (const quant::WeightSite& site : placement.weights) {
+        const auto pair = grams.find(site);
+        file.write(pair == nullptr ? Gram() : pair->fit);
+        file.write(pair == nullptr ? Gram() : pair->outputs);
+      }
+    }
+    std::rename(part.c_str(), path.c_str());
+  }
+
   DatasetSpec text(const char* path) const {
     DatasetSpec spec;
     spec.path = path;
@@ -252,6 +333,7 @@ class Shared {
 
   std::string model_;
   const char* calibration_;
+  std::string kept_;  // folder of moments of gradients
   ThreadPool pool_;
   Graph graph_;
   std::unique_ptr<Judge> judge_;
@@ -428,7 +510,7 @@ int run(int argc, char** argv) {
       return 2;
     }
   }
-  Shared shared(argv[1], argv[2], argv[3], std::stoll(argv[7]));
+  Shared shared(argv[1], argv[2], argv[3], std::string(argv[4]) + ".moments", std::stoll(argv[7]));
   Runner(shared, argv[4], std::stoll(argv[5]), std::stoll(argv[6])).run(jobs, together);
   return 0;
 }
@@ -436,6 +518,10 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Activations of a batch lie where the last one's did: fresh pages take a quarter of the time.
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_TOP_PAD, 256 << 20);
   try {
     return run(argc, argv);
   } catch (const pare::Error& error) {
