@@ -238,7 +238,7 @@ class Maker {
   void convolve(ValueId x, int rank) {
     if (rank < 3 || rank > 4 || !may_window(x)) return;
     const std::int64_t c = size(x, 1);
-    const bool depthwise = pick(3) == 0, transposed = pick(4) == 0;
+    const bool depthwise = pick(3) == 0 && c > 0, transposed = pick(4) == 0;  // no group of no channels
     const std::int64_t out = depthwise ? c : number(1, 6), group = depthwise ? c : 1;
     Dims w = transposed ? Dims{c, out / group} : Dims{out, c / group};
     std::vector<std::int64_t> strides, dilations, pads;
