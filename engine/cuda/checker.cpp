@@ -53,12 +53,11 @@ class LayerCheck {
     check.tactic = tactic.name();
     try {
       for (const PlanView& view : layer_.out)
-        PARE_CU(cuMemsetD8(block(view.tensor).at(), kPattern,
-                           static_cast<std::size_t>(block(view.tensor).bytes())));
+        fill_device(block(view.tensor).at(), kPattern, block(view.tensor).bytes());
       const DeviceMemory workspace(std::max<std::int64_t>(tactic.workspace(), 256)),
           counters(tactic.counters() * 4 + 256);
-      PARE_CU(cuMemsetD8(counters.at(), 0, static_cast<std::size_t>(counters.bytes())));
-      PARE_CU(cuMemsetD8(workspace.at(), kPattern, static_cast<std::size_t>(workspace.bytes())));
+      fill_device(counters.at(), 0, counters.bytes());
+      fill_device(workspace.at(), kPattern, workspace.bytes());
       at_.workspace = workspace.at();
       at_.counters = counters.at();
       for (int repeat = 0; repeat < 2; ++repeat)
@@ -82,9 +81,7 @@ class LayerCheck {
         values_[static_cast<std::size_t>(id)] = spec.data;
       else
         values_[static_cast<std::size_t>(id)] = random_values(spec, seed);
-      if (spec.bytes() > 0)
-        PARE_CU(cuMemcpyHtoD(memory.at() + kGuard, values_[static_cast<std::size_t>(id)].data(),
-                             static_cast<std::size_t>(spec.bytes())));
+      copy_to_device(memory.at() + kGuard, values_[static_cast<std::size_t>(id)].data(), spec.bytes());
     }
     blocks_.emplace(id, std::move(memory));
   }

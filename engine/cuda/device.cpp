@@ -83,6 +83,18 @@ DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
   return *this;
 }
 
+void fill_device(CUdeviceptr at, int byte, std::int64_t bytes) {
+  if (bytes <= 0) return;
+  PARE_CU(cuMemsetD8(at, static_cast<unsigned char>(byte), static_cast<std::size_t>(bytes)));
+  PARE_CU(cuStreamSynchronize(nullptr));
+}
+
+void copy_to_device(CUdeviceptr at, const void* from, std::int64_t bytes) {
+  if (bytes <= 0) return;
+  PARE_CU(cuMemcpyHtoD(at, from, static_cast<std::size_t>(bytes)));
+  PARE_CU(cuStreamSynchronize(nullptr));
+}
+
 float Event::since(const Event& start) const {
   PARE_CU(cuEventSynchronize(event_));
   float ms = 0;

@@ -43,6 +43,12 @@ class DeviceMemory {
   std::int64_t bytes_ = 0;
 };
 
+// Done when they return. Fills and copies from pageable memory by the plain calls of the driver are still
+// under way then, on the default stream, which our streams do not wait for: a kernel may be in front of them
+// (seen where other processes shared the card).
+void fill_device(CUdeviceptr at, int byte, std::int64_t bytes);
+void copy_to_device(CUdeviceptr at, const void* from, std::int64_t bytes);
+
 class Stream {
  public:
   Stream() { PARE_CU(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING)); }

@@ -172,7 +172,7 @@ std::vector<std::unique_ptr<Tactic>> lt_tactics(const EnginePlan& plan, const Pl
     set(p.operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
     const std::vector<float> ones(static_cast<std::size_t>(s.m), 1.0f);
     p.ones = DeviceMemory(s.m * 4);
-    PARE_CU(cuMemcpyHtoD(p.ones.at(), ones.data(), ones.size() * 4));
+    copy_to_device(p.ones.at(), ones.data(), s.m * 4);
     set(p.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.ones.at());  // launch() sets the layer's
     set(p.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.ones.at());
     if (p.has_bias) {
@@ -181,7 +181,7 @@ std::vector<std::unique_ptr<Tactic>> lt_tactics(const EnginePlan& plan, const Pl
       Tensor rounded = Tensor::allocate(out, {s.n});
       convert(given.view(), rounded.view());
       p.bias = DeviceMemory(rounded.bytes());
-      PARE_CU(cuMemcpyHtoD(p.bias.at(), rounded.data(), static_cast<std::size_t>(rounded.bytes())));
+      copy_to_device(p.bias.at(), rounded.data(), rounded.bytes());
       set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.at());
     }
   }

@@ -42,11 +42,10 @@ void upload_weights(Weights& weights, const EnginePlan& plan) {
   weights.blocks.emplace_back(std::max(bytes, kPlanAlignment));
   CUdeviceptr at = weights.blocks.back().at();
   for (const auto& [hash, t] : missing) {
-    if (t->bytes() > 0) PARE_CU(cuMemcpyHtoD(at, t->data.data(), static_cast<std::size_t>(t->bytes())));
+    copy_to_device(at, t->data.data(), t->bytes());
     weights.at[hash] = at;
     at += static_cast<CUdeviceptr>(aligned(t->bytes()));
   }
-  PARE_CU(cuStreamSynchronize(nullptr));  // copies from pageable memory may still be under way
 }
 
 // What contexts of one engine share: the plan, kernels and weights.
@@ -72,7 +71,7 @@ class Runner final : public EngineRunner {
     arena_ = DeviceMemory(plan_.arena_bytes);
     workspace_ = DeviceMemory(loaded_->workspace);
     counters_ = DeviceMemory(loaded_->counters * 4 + 256);
-    PARE_CU(cuMemsetD8(counters_.at(), 0, static_cast<std::size_t>(counters_.bytes())));
+    fill_device(counters_.at(), 0, counters_.bytes());
     for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
       const PlanTensor& t = plan_.tensors[i];
       CUdeviceptr at = 0;
@@ -82,12 +81,11 @@ class Runner final : public EngineRunner {
         at = arena_.at() + static_cast<CUdeviceptr>(t.offset);
       } else {
         io_.emplace_back(std::max<std::int64_t>(t.bytes(), 16) + 256);
-        PARE_CU(cuMemsetD8(io_.back().at(), 0, static_cast<std::size_t>(io_.back().bytes())));
+        fill_device(io_.back().at(), 0, io_.back().bytes());
         at = io_.back().at();
       }
       place_.push_back(at);
     }
-    PARE_CU(cuStreamSynchronize(nullptr));  // the fills above
     for (const PlanLayer& layer : plan_.layers) {
       Operands at;
       const auto address = [&](const PlanView& view) {
@@ -117,7 +115,7 @@ class Runner final : public EngineRunner {
       if (bytes == 0) continue;
       std::vector<std::byte> host(bytes);
       PARE_CU(cuMemcpyDtoH(host.data(), place(id), bytes));
-      PARE_CU(cuMemcpyHtoD(made->place(id), host.data(), bytes));
+      copy_to_device(made->place(id), host.data(), static_cast<std::int64_t>(bytes));
     }
     return made;
   }

@@ -88,11 +88,11 @@ class Stage {
   }
   static void fill(const PlanTensor& t, const DeviceMemory& block) {
     if (t.role == PlanRole::kWeight) {
-      PARE_CU(cuMemcpyHtoD(block.at(), t.data.data(), static_cast<std::size_t>(t.bytes())));
+      copy_to_device(block.at(), t.data.data(), t.bytes());
       return;
     }
     if (!is_float(t.dtype) && bits(t.dtype) > 8) {  // indices: all rows 0
-      PARE_CU(cuMemsetD8(block.at(), 0, static_cast<std::size_t>(t.bytes())));
+      fill_device(block.at(), 0, t.bytes());
       return;
     }
     const std::int64_t count = std::min<std::int64_t>(element_count(t.dims), 1 << 18);
@@ -110,8 +110,8 @@ class Stage {
         sample.mut<std::int8_t>()[i] = static_cast<std::int8_t>(values[static_cast<std::size_t>(i)] * 100);
     }
     for (std::int64_t done = 0; done < t.bytes(); done += sample.bytes())
-      PARE_CU(cuMemcpyHtoD(block.at() + static_cast<CUdeviceptr>(done), sample.data(),
-                           static_cast<std::size_t>(std::min(sample.bytes(), t.bytes() - done))));
+      copy_to_device(block.at() + static_cast<CUdeviceptr>(done), sample.data(),
+                     std::min(sample.bytes(), t.bytes() - done));
   }
 
   const EnginePlan& plan_;
@@ -140,7 +140,7 @@ class LayerTimer {
     }
     workspace_ = DeviceMemory(workspace);
     counters_ = DeviceMemory(counters * 4 + 256);
-    PARE_CU(cuMemsetD8(counters_.at(), 0, static_cast<std::size_t>(counters_.bytes())));
+    fill_device(counters_.at(), 0, counters_.bytes());
     for (int c = 0; c < stage_.copies(); ++c) {
       stage_.at(c).workspace = workspace_.at();
       stage_.at(c).counters = counters_.at();
@@ -169,8 +169,7 @@ class LayerTimer {
   void clear_outputs() {
     for (std::size_t o = 0; o < layer_.out.size(); ++o) {
       const PlanTensor& t = plan_.tensors[static_cast<std::size_t>(layer_.out[o].tensor)];
-      if (sampled(o) > 0)
-        PARE_CU(cuMemsetD8(stage_.at(0).out[o], 0, static_cast<std::size_t>(sampled(o) * size_of(t.dtype))));
+      fill_device(stage_.at(0).out[o], 0, sampled(o) * size_of(t.dtype));
     }
   }
   // The first elements of each output, in units of 1 / 50 of its largest (E4M3, whose codes are coarse: 1 /

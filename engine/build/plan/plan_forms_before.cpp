@@ -24,6 +24,54 @@ bool known_weight(const Graph& graph, ValueId value, Tensor& weight) {
   return true;
 }
 
+// One step and zero point for the whole tensor.
+bool one_step(const Graph& graph, const Node& node) {
+  if (!node.is("QuantizeLinear") && !node.is("DequantizeLinear")) return false;
+  for (std::size_t slot = 1; slot < node.in.size(); ++slot)
+    if (node.in[slot] != ValueId::kNone &&
+        (!graph.is_constant(node.in[slot]) || graph.value(node.in[slot]).constant.size() != 1))
+      return false;
+  return true;
+}
+
+// x [N,C,L] as [N,C,1,L]. Q/DQ and Relu on its way here move behind the reshape, so that they stay next to
+// the layers that absorb them, and between two such layers there is no reshape at all.
+ValueId widened(Rewrite& to, ValueId x, const Dims& wide) {
+  const Graph& graph = to.graph();
+  const NodeId id = graph.producer(x);
+  if (id == NodeId::kNone || graph.is_output(x)) return to.reshape(x, wide);
+  const Node node = graph.node(id);  // a copy: adding nodes moves those that are there
+  if (node.is("Reshape") && graph.value(node.in[0]).shape.concrete() && to.dims(node.in[0]) == wide)
+    return node.in[0];
+  if (!one_step(graph, node) && !(node.is("Relu") && graph.only_user(x) != NodeId::kNone))
+    return to.reshape(x, wide);
+  std::vector<ValueId> in = node.in;
+  in[0] = widened(to, in[0], wide);
+  const ValueId moved = to.add(node.op.c_str(), std::move(in), node.attrs);
+  to.graph().value(moved).dtype = to.graph().value(x).dtype;
+  return moved;
+}
+
+// The weight with its axis of 1; codes stay codes, with their steps behind them.
+ValueId widened_weight(Rewrite& to, const Tensor& weight) {
+  const auto wide = [](const Tensor& w) {
+    const Dims& d = w.dims();
+    return w.reshaped({d[0], d[1], 1, d[2]});
+  };
+  const NodeId id = to.graph().producer(to.in(1));
+  if (id == NodeId::kNone) return to.constant(wide(weight));
+  const Node node = to.graph().node(id);
+  // Steps of one number or for each output channel; blocks along another axis become floats.
+  if (!to.graph().is_constant(node.in[0]) || node.attr("block_size", std::int64_t{0}) != 0 ||
+      (to.graph().value(node.in[1]).constant.size() != 1 && node.attr("axis", std::int64_t{1}) != 0))
+    return to.constant(wide(weight));
+  std::vector<ValueId> in = node.in;
+  in[0] = to.constant(wide(to.graph().value(node.in[0]).constant));
+  const ValueId out = to.add("DequantizeLinear", std::move(in), node.attrs);
+  to.graph().value(out).dtype = weight.dtype();
+  return out;
+}
+
 // [N,C,L] as [N,C,1,L] and back; attributes of a window get an axis of 1 in front.
 bool widen_axis(Rewrite& to) {
   const Node& node = to.node();
@@ -41,13 +89,13 @@ bool widen_axis(Rewrite& to) {
   };
   front("kernel_shape", 1), front("strides", 1), front("dilations", 1), front("pads", 0);
   const Dims x = to.dims(to.in(0)), y = to.dims(to.out(0));
-  std::vector<ValueId> in = {to.reshape(to.in(0), {x[0], x[1], 1, x[2]})};
+  std::vector<ValueId> in = {widened(to, to.in(0), {x[0], x[1], 1, x[2]})};
   if (conv) {
-    const Dims w = weight.dims();
-    in.push_back(to.constant(weight.reshaped({w[0], w[1], 1, w[2]})));
+    in.push_back(widened_weight(to, weight));
     if (to.in(2) != ValueId::kNone) in.push_back(to.in(2));
   }
   const ValueId wide = to.add(node.op.c_str(), in, attrs);
+  to.graph().value(wide).shape = Shape(Dims{y[0], y[1], 1, y[2]});
   to.give(0, "Reshape", {wide, to.ints(y)});
   to.finish();
   return true;
@@ -169,6 +217,15 @@ void expand_before_lowering(Graph& graph) {
       scatter_free_transpose(to);
     else if (node.is("LSTM"))
       unroll(to);
+  }
+  // What moved behind a reshape may have nobody in its old place.
+  const std::vector<NodeId> order = graph.nodes();
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    const Node& node = graph.node(*it);
+    if (std::none_of(node.out.begin(), node.out.end(), [&](ValueId out) {
+          return out != ValueId::kNone && (!graph.users(out).empty() || graph.is_output(out));
+        }))
+      graph.remove_node(*it);
   }
 }
 

@@ -194,6 +194,57 @@ TEST(PlanForms, ConvolutionsOfOneAxis) {
   }
 }
 
+// Q/DQ around convolutions of one axis: each is a layer of codes with a row of its own, codes go from one to
+// the next, and nothing but the first layer's input and the last one's output is reshaped.
+TEST(PlanForms, QuantizedConvolutionsOfOneAxis) {
+  Net net;
+  const auto one = [&](float v) { return net.constant(Tensor::copy_of(DType::kF32, {}, &v, sizeof v)); };
+  const auto zero = [&] {
+    const std::int8_t none = 0;
+    return net.constant(Tensor::copy_of(DType::kI8, {}, &none, 1));
+  };
+  const auto fake = [&](ValueId x, float step) {
+    const ValueId scale = one(step), at = zero();
+    return net.op("DequantizeLinear", {net.op("QuantizeLinear", {x, scale, at}), scale, at});
+  };
+  const auto codes = [&](std::int64_t m, std::int64_t c, std::int64_t k) {
+    Tensor w = Tensor::allocate(DType::kI8, {m, c, k}), step = Tensor::allocate(DType::kF32, {m});
+    std::mt19937 rng(static_cast<unsigned>(m));
+    for (std::int64_t i = 0; i < w.size(); ++i)
+      w.mut<std::int8_t>()[i] = static_cast<std::int8_t>(static_cast<int>(rng() % 255) - 127);
+    for (std::int64_t i = 0; i < m; ++i) step.mut<float>()[i] = 0.002F + 0.0001F * static_cast<float>(i);
+    return net.op("DequantizeLinear", {net.constant(w), net.constant(step)}, {{"axis", std::int64_t{0}}});
+  };
+  const ValueId first =
+      net.op("Conv", {fake(net.input({2, 16, 33}), 0.03F), codes(32, 16, 5), net.normal({32})},
+             {{"pads", Ints{2, 2}}});
+  const ValueId second =
+      net.op("Conv", {fake(net.op("Relu", {first}), 0.05F), codes(16, 32, 3), net.normal({16})});
+  net.graph.outputs = {second};
+  infer_shapes(net.graph);
+  PlanOptions options;
+  options.precision = DType::kF32;
+  const EnginePlan plan = make_plan(net.graph, options);
+  ASSERT_EQ(plan.realized.size(), 2U);
+  int convolutions = 0, others = 0;
+  for (const PlanLayer& layer : plan.layers) {
+    const bool product = layer.kind == LayerKind::kConv || layer.kind == LayerKind::kGemm;
+    product ? ++convolutions : ++others;
+    if (product) {
+      EXPECT_EQ(layer.realized, "int8") << layer.name;
+    }
+  }
+  EXPECT_EQ(convolutions, 2) << to_text(plan);
+  EXPECT_LE(others, 3) << to_text(plan);  // the codes of the input, their layout, the layout of the output
+  for (const Realized& row : plan.realized)
+    EXPECT_NE(row.realized.find("kernel"), std::string::npos) << row.node;
+  // Float32 behind exact sums of codes; a code that rounds otherwise would be 40 dB.
+  const std::vector<Tensor> inputs = {normal_values({2, 16, 33}, 77)};
+  ThreadPool pool(2);
+  Session session(std::make_shared<const Graph>(net.graph), {&pool, true, false});
+  EXPECT_GT(sqnr(session.run(inputs)[0], run_plan_reference(plan, inputs)[0]), 80);
+}
+
 TEST(PlanForms, TransposedConvolutionsThatOnlyMove) {
   Net net;
   const ValueId y =
