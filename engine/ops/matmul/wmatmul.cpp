@@ -1,6 +1,7 @@
 #include "engine/ops/matmul/wmatmul.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/numeric/convert.h"
 #include "engine/numeric/ggml_codes.h"
@@ -107,6 +108,26 @@ void decode_wmatmul_column(const OpCall& call, const WMatMulShape& s, std::int64
     const float z = zero.present() ? value(zero, at) : 0.0f;
     column[k] = scale.as<float>()[at] * (value(codes, k * s.code_step_k + n * s.code_step_n) - z);
   }
+}
+
+// Products and sums of float32 numbers are exact in double unless their exponents are far apart, and then
+// float32 does not hold them either; what a sum loses is checked. A zero of either sign keeps its sign in
+// fma(scale, 2^e + code, addend) only as +0, so scales are positive (0 too, where the other parameter is
+// added).
+bool wmatmul_folds(WMatMulTask::Shift shift, float first, float scale, float other) {
+  const bool adds = shift == WMatMulTask::Shift::kOffset;
+  if (!std::isfinite(scale) || !std::isfinite(other) || std::signbit(scale)) return false;
+  if (scale == 0 && (!adds || (other == 0 && std::signbit(other)))) return false;
+  for (const float power : {kNearCode, kFarCode}) {
+    double start = static_cast<double>(first) - static_cast<double>(power);
+    if (shift == WMatMulTask::Shift::kZero) start -= static_cast<double>(other);
+    const double product = static_cast<double>(scale) * start;
+    if (static_cast<double>(static_cast<float>(start)) != start) return false;
+    const double added = adds ? static_cast<double>(other) : 0.0, sum = product + added, back = sum - product;
+    if ((product - (sum - back)) + (added - back) != 0) return false;
+    if (static_cast<double>(static_cast<float>(sum)) != sum) return false;
+  }
+  return true;
 }
 
 }  // namespace pare

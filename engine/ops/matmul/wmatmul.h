@@ -69,11 +69,22 @@ struct WMatMulTask {
   Shift shift = Shift::kNone;
   const float* values = nullptr;  // 16, of 4-bit codes
   bool counted = false;           // values[i] = values[0] + i
+  // Counted, and each weight of the panel has the bits of fma(scale, 2^e + code, addend), whose addend
+  // (wmatmul_addend) float32 holds as it is: two instructions of the four or five that a weight takes fall
+  // away.
+  bool folded = false;
   const float* bias = nullptr;
   const float* residual = nullptr;
   std::int64_t ldr = 0;
   const Activation* act = nullptr;
 };
+
+// Bits 12 to 15 and 16 to 19 of a word below the exponents 11 and 7 are 2^e + code: floats without a
+// conversion.
+constexpr float kNearCode = 2048, kFarCode = 128;
+// Whether scale * (first + code - other), or fma(scale, first + code, other) with kOffset, is fma(scale, 2^e
+// + code, addend) in every bit (signs of zeros too) for both e and every code.
+bool wmatmul_folds(WMatMulTask::Shift shift, float first, float scale, float other);
 
 PARE_SIMD_DECLARE(int wmatmul_lanes())
 PARE_SIMD_DECLARE(std::int64_t wmatmul_panel())

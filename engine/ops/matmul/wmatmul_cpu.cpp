@@ -30,9 +30,10 @@ struct Prepared {
   Shift shift = Shift::kNone;
   float values[16] = {};
   bool counted = false;
-  std::int64_t lanes = 1, panel = 1;     // columns
-  std::int64_t column_bytes = 0;         // packed, of one column
-  std::shared_ptr<const Tensor> packed;  // panels, one behind the other
+  std::int64_t lanes = 1, panel = 1;                // columns
+  std::int64_t column_bytes = 0;                    // packed, of one column
+  std::shared_ptr<const Tensor> packed;             // panels, one behind the other
+  std::shared_ptr<const std::vector<Byte>> folded;  // a panel: WMatMulTask::folded
 };
 
 std::string why_not(const OpCall& call) {
@@ -214,6 +215,7 @@ std::shared_ptr<const void> prepare(const OpCall& call) {
   Tensor packed = Tensor::allocate(DType::kU8, {p->column_bytes * round_up(s.n, p->lanes)});
   auto* bytes = packed.mut<Byte>();
   const std::int64_t panels = (s.n + p->panel - 1) / p->panel;
+  std::vector<Byte> folded(static_cast<std::size_t>(panels), Byte{p->counted});
   call.pool->parallel_for(panels, 1, [&](std::int64_t begin, std::int64_t end) {
     std::vector<Byte> codes(static_cast<std::size_t>(s.k));
     std::vector<float> scales(static_cast<std::size_t>(s.groups)), others(scales.size());
@@ -223,6 +225,9 @@ std::shared_ptr<const void> prepare(const OpCall& call) {
       for (std::int64_t n = first; n < first + width; ++n) {
         if (n < s.n) {
           columns.read(n, codes.data(), scales.data(), others.data());
+          Byte& folds = folded[static_cast<std::size_t>(panel)];
+          for (std::size_t g = 0; g < scales.size() && folds != 0; ++g)
+            folds = Byte{wmatmul_folds(p->shift, p->values[0], scales[g], others[g])};
         } else {  // lanes without a column
           std::fill(codes.begin(), codes.end(), Byte{0});
           std::fill(scales.begin(), scales.end(), 0.0f);
@@ -234,6 +239,7 @@ std::shared_ptr<const void> prepare(const OpCall& call) {
     }
   });
   p->packed = std::make_shared<const Tensor>(std::move(packed));
+  p->folded = std::make_shared<const std::vector<Byte>>(std::move(folded));
   return p;
 }
 
@@ -265,6 +271,7 @@ void run(const OpCall& call) {
     const std::int64_t first = panel * p.panel;
     WMatMulTask one = task;
     one.n = std::min(p.panel, s.n - first);
+    one.folded = (*p.folded)[static_cast<std::size_t>(panel)] != 0;
     one.b = p.packed->as<Byte>() + first * p.column_bytes;
     one.c += first;
     if (one.bias != nullptr) one.bias += first;

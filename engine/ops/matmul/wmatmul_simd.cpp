@@ -73,7 +73,28 @@ struct Table {
 #endif
 };
 
-#if PARE_SIMD_LEVEL == 1
+// Where code i stands for first + i: two codes at a time are moved to bits 12 to 19, and are floats with the
+// exponent put above them (kNearCode, kFarCode).
+struct Folded {
+  PARE_INLINE explicit Folded(const float*) {}
+};
+#if PARE_SIMD_LEVEL == 2
+using Counted = Table;
+template <int kPair>
+PARE_INLINE Words pair_of(const Words& words) {
+  constexpr int kBits = 12 - 8 * kPair;
+  if constexpr (kBits >= 0) return {_mm512_slli_epi32(words.w, kBits)};
+  return {_mm512_srli_epi32(words.w, -kBits)};
+}
+PARE_INLINE F32 near_of(const Words& pair) {
+  return {_mm512_castsi512_ps(
+      _mm512_ternarylogic_epi32(pair.w, _mm512_set1_epi32(0xF000), _mm512_set1_epi32(0x45000000), 0xEA))};
+}
+PARE_INLINE F32 far_of(const Words& pair) {
+  return {_mm512_castsi512_ps(
+      _mm512_ternarylogic_epi32(pair.w, _mm512_set1_epi32(0xF0000), _mm512_set1_epi32(0x43000000), 0xEA))};
+}
+#elif PARE_SIMD_LEVEL == 1
 // The same where code i stands for first + i: a look-up takes two shuffles here, and those have one port.
 struct Counted {
   __m256 first;
@@ -83,8 +104,26 @@ struct Counted {
     return {_mm256_add_ps(_mm256_cvtepi32_ps(code), first)};
   }
 };
+template <int kPair>
+PARE_INLINE Words pair_of(const Words& words) {
+  constexpr int kBits = 12 - 8 * kPair;
+  if constexpr (kBits >= 0) return {_mm256_slli_epi32(words.w, kBits)};
+  return {_mm256_srli_epi32(words.w, -kBits)};
+}
+PARE_INLINE F32 put_below(const Words& pair, int codes, int exponent) {
+  return {_mm256_castsi256_ps(
+      _mm256_or_si256(_mm256_and_si256(pair.w, _mm256_set1_epi32(codes)), _mm256_set1_epi32(exponent)))};
+}
+PARE_INLINE F32 near_of(const Words& pair) { return put_below(pair, 0xF000, 0x45000000); }
+PARE_INLINE F32 far_of(const Words& pair) { return put_below(pair, 0xF0000, 0x43000000); }
 #else
 using Counted = Table;
+template <int kPair>
+PARE_INLINE Words pair_of(const Words& words) {
+  return {words.w >> (8 * kPair)};
+}
+PARE_INLINE F32 near_of(const Words& pair) { return {kNearCode + static_cast<float>(pair.w & 15)}; }
+PARE_INLINE F32 far_of(const Words& pair) { return {kFarCode + static_cast<float>(pair.w >> 4 & 15)}; }
 #endif
 
 PARE_INLINE F32 load_bytes(const Byte* p) {  // int8
@@ -106,6 +145,29 @@ PARE_INLINE F32 weight(F32 value, F32 scale, F32 other) {
   if constexpr (kShift == Shift::kNone) return scale * value;
   if constexpr (kShift == Shift::kZero) return scale * (value - other);
   return fma(scale, value, other);
+}
+
+// scale * (first - 2^e - other), or with kOffset that of first - 2^e and other added.
+template <Shift kShift>
+PARE_INLINE F32 addend(float start, F32 scale, F32 other) {
+  if constexpr (kShift == Shift::kNone) return scale * F32::set(start);
+  if constexpr (kShift == Shift::kZero) return scale * (F32::set(start) - other);
+  return fma(scale, F32::set(start), other);
+}
+
+// A pair of codes of each vector: take(k, v, w) for those below `left`. Vector by vector, with the word
+// loaded for each pair: so 16 registers hold the sums, scales, masks and one pair.
+template <int kPair, int NV, typename Take>
+PARE_INLINE void take_pair(const Byte* p, std::int64_t k, std::int64_t left, const F32* scale,
+                           const F32* near, const F32* far, Take take) {
+  if (left <= 2 * kPair) return;
+  PARE_UNROLL for (int v = 0; v < NV; ++v) {
+    Words words;
+    words.load(p + v * kLanes * 4);
+    const Words pair = pair_of<kPair>(words);
+    take(k + 2 * kPair, v, fma(scale[v], near_of(pair), near[v]));
+    if (left > 2 * kPair + 1) take(k + 2 * kPair + 1, v, fma(scale[v], far_of(pair), far[v]));
+  }
 }
 
 // Walks NV vectors of columns from `p` on; take(k, v, w) gets each weight. `step`: vectors of the panel.
@@ -133,6 +195,23 @@ PARE_INLINE void walk(const WMatMulTask& t, int first, int step, Take take) {
             take(k + i, v, weight<kShift>(load_bytes(p + (first + v) * kLanes), scale[v], other[v]));
         p += step * kLanes;
       }
+    } else if constexpr (std::is_same_v<Codes, Folded>) {
+      F32 near[NV], far[NV];
+      PARE_UNROLL for (int v = 0; v < NV; ++v) {
+        near[v] = addend<kShift>(t.values[0] - kNearCode, scale[v], other[v]);
+        far[v] = addend<kShift>(t.values[0] - kFarCode, scale[v], other[v]);
+      }
+      const auto take_word = [&](std::int64_t at, std::int64_t left) __attribute__((always_inline)) {
+        const Byte* words = p + first * kLanes * 4;
+        take_pair<0, NV>(words, at, left, scale, near, far, take);
+        take_pair<1, NV>(words, at, left, scale, near, far, take);
+        take_pair<2, NV>(words, at, left, scale, near, far, take);
+        take_pair<3, NV>(words, at, left, scale, near, far, take);
+        p += step * kLanes * 4;
+      };
+      std::int64_t i = 0;
+      for (; i + kCodesOfWord <= count; i += kCodesOfWord) take_word(k + i, kCodesOfWord);
+      if (i < count) take_word(k + i, count - i);
     } else {
       std::int64_t i = 0;
       for (; i + kCodesOfWord <= count; i += kCodesOfWord) {
@@ -245,6 +324,9 @@ std::int64_t wmatmul_panel() { return kVectors * kLanes; }
 #define PARE_DISPATCH(function, ...)                    \
   if (t.bits == 8) {                                    \
     PARE_DISPATCH_SHIFT(function, Bytes, __VA_ARGS__)   \
+  }                                                     \
+  if (t.folded) {                                       \
+    PARE_DISPATCH_SHIFT(function, Folded, __VA_ARGS__)  \
   }                                                     \
   if (t.counted) {                                      \
     PARE_DISPATCH_SHIFT(function, Counted, __VA_ARGS__) \

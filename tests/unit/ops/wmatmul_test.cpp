@@ -37,6 +37,7 @@ struct Case {
   bool trans_b = false, zero = false, half_scales = false;
   const char* activation = "";
   bool bias = false, residual = false;
+  bool positive = false;  // scales: with half_scales what wmatmul_folds() takes
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.what; }
@@ -62,6 +63,14 @@ const Case kCases[] = {
     {"int8 with zero points, bias, residual", DType::kI8, 2, 31, 47, 8, false, true, false, "Relu", true,
      true},
     {"many rows", DType::kI4, 200, 64, 130, 32, false, false, false, "Gelu", true, true},
+    {"positive float16 scales", DType::kI4, 1, 128, 150, 32, true, false, true, "", false, false, true},
+    {"positive float16 scales, odd sizes", DType::kI4, 3, 45, 77, 15, false, false, true, "Silu", true, true,
+     true},
+    {"positive float16 scales, zero points", DType::kU4, 1, 96, 70, 32, true, true, true, "", false, true,
+     true},
+    {"positive float16 scales, zero points, many rows", DType::kU4, 70, 50, 70, 16, false, true, true, "",
+     true, false, true},
+    {"positive float32 scales", DType::kU4, 2, 64, 70, 32, false, true, false, "", false, false, true},
     {"no rows", DType::kI4, 0, 16, 16, 16},
     {"no inner dimension", DType::kI4, 2, 0, 16, 0, false, false, false, "", true},
 };
@@ -80,6 +89,9 @@ TEST_P(WMatMulTest, HasTheBitsOfTheFloatProduct) {
   if (c.half_scales)
     for (std::int64_t i = 0; i < scales.size(); ++i)
       scales.mut<float>()[i] = decode_f16(encode_f16(scales.as<float>()[i]));
+  if (c.positive)
+    for (std::int64_t i = 0; i < scales.size(); ++i)
+      scales.mut<float>()[i] = std::fabs(scales.as<float>()[i]);
   Node dq;
   dq.op = "DequantizeLinear";
   dq.attrs["axis"] = std::int64_t{c.block > 0 ? (c.trans_b ? 1 : 0) : (c.trans_b ? 0 : 1)};
@@ -123,6 +135,55 @@ TEST_P(WMatMulTest, HasTheBitsOfTheFloatProduct) {
   std::vector<float> reference;
   ASSERT_EQ(run_kernel(kernel_named("pare.WMatMul/cpu:reference"), node, arguments, out, one, reference), "");
   EXPECT_TRUE(same_bits(reference, in_double));
+}
+
+// What is folded has the bits of the definition for every code, zeros' signs too; scales of 8 or 11 bits are
+// folded.
+TEST(WMatMulFolds, KeepsEveryBit) {
+  using Shift = WMatMulTask::Shift;
+  std::mt19937 random(11);
+  const auto uniform = [&] { return static_cast<float>(random() % 20001) * 1e-4f - 1.0f; };
+  const auto power = [&] { return std::ldexp(1.0f, static_cast<int>(random() % 30) - 20); };
+  int folded[3] = {}, fit[3] = {};
+  for (int i = 0; i < 30000; ++i) {
+    const auto shift = static_cast<Shift>(i % 3);
+    const bool few_bits = random() % 2 == 0;
+    float scale = uniform() * power(), other = 0;
+    if (few_bits) scale = decode_f16(encode_f16(scale));
+    if (shift == Shift::kZero) other = static_cast<float>(static_cast<int>(random() % 31) - 15);
+    if (shift == Shift::kOffset) other = decode_f16(encode_f16(uniform() * 8 * std::fabs(scale)));
+    if (random() % 16 == 0) scale = random() % 2 == 0 ? 0.0f : -0.0f;
+    if (random() % 16 == 0) other = random() % 2 == 0 ? 0.0f : -0.0f;
+    if (random() % 64 == 0) scale = INFINITY;
+    const float first = random() % 2 == 0 ? 0.0f : -8.0f;
+    const bool folds = wmatmul_folds(shift, first, scale, other);
+    const auto which = static_cast<std::size_t>(i % 3);
+    if (few_bits && scale > 0 && std::isfinite(scale) && shift != Shift::kOffset) {
+      ++fit[which];
+      EXPECT_TRUE(folds) << scale << " " << other;
+    }
+    if (!folds) continue;
+    ++folded[which];
+    for (const float start : {kNearCode, kFarCode})
+      for (int code = 0; code < 16; ++code) {
+        const float value = first + static_cast<float>(code), away = first - start;
+        const float want = shift == Shift::kNone   ? scale * value
+                           : shift == Shift::kZero ? scale * (value - other)
+                                                   : std::fma(scale, value, other);
+        const float addend = shift == Shift::kNone   ? scale * away
+                             : shift == Shift::kZero ? scale * (away - other)
+                                                     : std::fma(scale, away, other);
+        const float got = std::fma(scale, start + static_cast<float>(code), addend);
+        ASSERT_EQ(std::memcmp(&got, &want, 4), 0) << scale << " " << other << " " << code;
+      }
+  }
+  for (const int count : folded) EXPECT_GT(count, 1000);
+  EXPECT_GT(fit[0], 1000);
+  EXPECT_FALSE(wmatmul_folds(Shift::kNone, -8, -0.5f, 0));  // -0.5 * 0 is -0
+  EXPECT_FALSE(wmatmul_folds(Shift::kNone, -8, 0.0f, 0));   // 0 * -8 too
+  EXPECT_FALSE(wmatmul_folds(Shift::kNone, -8, 0.1f, 0));   // 24 bits
+  EXPECT_TRUE(wmatmul_folds(Shift::kOffset, 0, 0.25f, -2.5f));
+  EXPECT_FALSE(wmatmul_folds(Shift::kOffset, 0, 0.25f, 1.0f / (1 << 20)));  // bits too far apart
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, WMatMulTest, ::testing::ValuesIn(kCases));
