@@ -1,9 +1,7 @@
 #include "graphsurgeon/block_cut.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 
@@ -12,6 +10,7 @@
 #include "engine/ir/subgraph.h"
 #include "engine/numeric/convert.h"
 #include "engine/numeric/table.h"
+#include "graphsurgeon/checkpoint/finite.h"
 #include "graphsurgeon/graph_copy.h"
 
 namespace pare {
@@ -208,41 +207,30 @@ void cut_by_attention(Cutter& cutter) {
   cutter.add(nodes.size(), "head", ValueId::kNone);
 }
 
-[[noreturn]] void fail_not_finite(const std::string& label, std::int64_t bad, std::int64_t size) {
-  throw make_error(ErrorCode::kBadFile, "the weight '{}' has {} NaN or infinite values of {}", label, bad,
-                   size)
-      .hint("the checkpoint is damaged; `pare inspect MODEL --verify-data` lists all such weights");
+// The weight behind a view.
+void check_finite(const Graph& graph, ValueId base) {
+  refuse_nonfinite(graph.value(base).name, graph.value(base).constant, "");
 }
 
-void check_finite(const Graph& graph, ValueId base, ThreadPool& pool) {
-  const Tensor& from = graph.value(base).constant;
-  if (!is_float(from.dtype())) return;
-  constexpr std::int64_t kStep = 1 << 14;  // elements
-  const std::int64_t steps = (from.size() + kStep - 1) / kStep, width = bits(from.dtype());
-  const auto* bytes = from.as<std::byte>();
-  std::vector<std::int64_t> bad(static_cast<std::size_t>(steps), 0);
-  pool.parallel_for(steps, 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> values(static_cast<std::size_t>(kStep));
-    for (std::int64_t b = begin; b < end; ++b) {
-      const std::int64_t count = std::min(kStep, from.size() - b * kStep);
-      decode(from.dtype(), bytes + b * kStep * width / 8, values.data(), count);
-      bad[static_cast<std::size_t>(b)] =
-          std::count_if(values.begin(), values.begin() + count, [](float v) { return !std::isfinite(v); });
-    }
-  });
-  const std::int64_t all = std::accumulate(bad.begin(), bad.end(), std::int64_t{0});
-  if (all > 0) fail_not_finite(graph.value(base).name, all, from.size());
+// Tables that rows are taken from, as embeddings: samples reach some of the rows, a model all. Other
+// constants may have infinities, as masks do.
+void check_tables(const Graph& part) {
+  for (const NodeId id : part.nodes()) {
+    const Node& node = part.node(id);
+    if (node.is("Gather") && part.is_constant(node.in[0]) &&
+        part.value(node.in[0]).constant.dims().size() == 2)
+      check_finite(part, node.in[0]);
+  }
 }
 
 Tensor materialized(const Graph& graph, const Chain& chain, ThreadPool& pool) {
   const Tensor& from = graph.value(chain.base).constant;
-  const std::string& label = graph.value(chain.base).name;
   const std::int64_t rows = from.dims().at(0), columns = from.dims().at(1), width = bits(from.dtype());
   Tensor to = Tensor::allocate(DType::kF32, chain.transposed ? Dims{columns, rows} : Dims{rows, columns});
   float* out = to.mut<float>();
   const auto* bytes = from.as<std::byte>();
   constexpr std::int64_t kStep = 64;
-  std::vector<std::int64_t> bad(static_cast<std::size_t>((rows + kStep - 1) / kStep), 0);
+  check_finite(graph, chain.base);
   pool.parallel_for((rows + kStep - 1) / kStep, 1, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> block(static_cast<std::size_t>(kStep * kStep));
     for (std::int64_t b = begin; b < end; ++b)
@@ -250,9 +238,6 @@ Tensor materialized(const Graph& graph, const Chain& chain, ThreadPool& pool) {
         const std::int64_t r = b * kStep, m = std::min(kStep, rows - r), n = std::min(kStep, columns - c);
         for (std::int64_t i = 0; i < m; ++i) {
           decode(from.dtype(), bytes + ((r + i) * columns + c) * width / 8, block.data() + i * kStep, n);
-          for (std::int64_t j = 0; j < n; ++j)
-            bad[static_cast<std::size_t>(b)] +=
-                std::isfinite(block[static_cast<std::size_t>(i * kStep + j)]) ? 0 : 1;
         }
         for (std::int64_t j = 0; j < n; ++j)
           for (std::int64_t i = 0; i < m; ++i)
@@ -260,8 +245,6 @@ Tensor materialized(const Graph& graph, const Chain& chain, ThreadPool& pool) {
                 block[static_cast<std::size_t>(i * kStep + j)];
       }
   });
-  const std::int64_t all = std::accumulate(bad.begin(), bad.end(), std::int64_t{0});
-  if (all > 0) fail_not_finite(label, all, from.size());
   return to;
 }
 
@@ -340,7 +323,7 @@ Graph extract_block(const Graph& graph, const GraphBlock& block, ThreadPool& poo
   std::set<ValueId> checked;
   for (const auto& [id, chain] : needed.chains) {
     if (views) {
-      if (checked.insert(chain.base).second) check_finite(graph, chain.base, pool);
+      if (checked.insert(chain.base).second) check_finite(graph, chain.base);
       continue;
     }
     const ValueId made =
@@ -355,6 +338,7 @@ Graph extract_block(const Graph& graph, const GraphBlock& block, ThreadPool& poo
     part.outputs.push_back(copy.twin(block.out));
   else
     for (const ValueId id : graph.outputs) part.outputs.push_back(copy.twin(id));
+  if (weights != BlockWeights::kSizes) check_tables(part);
   verify(part);
   return part;
 }

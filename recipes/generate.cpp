@@ -60,8 +60,9 @@ struct Generator::State {
     for (const std::int64_t id : ids)
       if (id >= checkpoint.config.vocabulary)
         throw make_error(ErrorCode::kBadFile,
-                         "the tokenizer gives token {}, and the model's embedding has {} rows", id,
-                         checkpoint.config.vocabulary)
+                         "the tokenizer gives token {} ('{}'), and the model's embedding has {} rows", id,
+                         tokenizer.piece(id), checkpoint.config.vocabulary)
+            .at(tokenizer.spec().where)
             .hint("are the tokenizer and the weights of one model?");
     return ids;
   }

@@ -16,7 +16,7 @@
 namespace pare {
 namespace {
 
-DType dtype_of(const std::string& text, const std::string& tensor) {
+DType dtype_of(const std::string& text, const std::string& where) {
   if (text == "BOOL") return DType::kBool;
   int count = 0;
   const FormatInfo* rows = formats(count);
@@ -24,9 +24,10 @@ DType dtype_of(const std::string& text, const std::string& tensor) {
     if (rows[i].safetensors != nullptr && text == rows[i].safetensors) return rows[i].dtype;
   std::string known = "BOOL";
   for (int i = 0; i < count; ++i)
-    if (rows[i].safetensors != nullptr) known += std::string(", ") + rows[i].safetensors;
+    if (rows[i].safetensors != nullptr && rows[i].safetensors != std::string_view("BOOL"))
+      known += std::string(", ") + rows[i].safetensors;
   throw make_error(ErrorCode::kUnsupported, "the type {} is not known", text)
-      .at("tensor '" + tensor + "'")
+      .at(where)
       .hint("known are " + known);
 }
 
@@ -38,10 +39,10 @@ struct Extent {
   }
 };
 
-std::uint64_t offset_of(const Json& value, const std::string& tensor) {
+std::uint64_t offset_of(const Json& value, const std::string& where) {
   if (!value.is_number_integer() ||
       (value.is_number_integer() && !value.is_number_unsigned() && value.get<std::int64_t>() < 0))
-    throw make_error(ErrorCode::kBadFile, "an offset is no number").at("tensor '" + tensor + "'");
+    throw make_error(ErrorCode::kBadFile, "an offset is no number").at(where);
   return value.get<std::uint64_t>();
 }
 
@@ -49,15 +50,23 @@ std::uint64_t offset_of(const Json& value, const std::string& tensor) {
 
 SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                                   const std::string& path) {
-  const auto bad = [&](const std::string& what, const std::string& where = "") {
+  const auto place = [&](const std::string& tensor) { return path + ": tensor '" + tensor + "'"; };
+  const auto bad = [&](const std::string& what, const std::string& tensor = "") {
     return make_error(ErrorCode::kBadFile, "{}", what)
-        .at(where.empty() ? path : path + ": tensor '" + where + "'");
+        .at(tensor.empty() ? path : place(tensor))
+        .hint(
+            "the file is not whole, damaged, or no safetensors file: compare its size with that of the "
+            "source, "
+            "and download it again");
   };
   std::uint64_t length = 0;
   if (bytes.size() < sizeof length) throw bad("the file is too short for a safetensors header");
   std::memcpy(&length, bytes.data(), sizeof length);
-  if (length > limits::kMaxSafetensorsHeaderBytes || length > bytes.size() - sizeof length)
-    throw bad("the header is longer than the file");
+  if (length > bytes.size() - sizeof length)
+    throw bad(fmt::format("the header is longer than the file: {} bytes, of {}", length, bytes.size()));
+  if (length > limits::kMaxSafetensorsHeaderBytes)
+    throw bad(fmt::format("the header has {} bytes, and {} are allowed", length,
+                          limits::kMaxSafetensorsHeaderBytes));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + sizeof length,
                               static_cast<std::size_t>(length));
   const Json header = parse_json(text, path);
@@ -74,16 +83,18 @@ SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, std::shared_
       continue;
     }
     check_limit(name.size(), limits::kMaxNameBytes, "the length of a tensor's name");
-    const DType type = dtype_of(json_string(entry, "dtype", path), name);
+    const DType type = dtype_of(json_string(entry, "dtype", path), place(name));
     Dims dims;
     check_limit(json_array(entry, "shape", path).size(), limits::kMaxRank,
                 "the rank of tensor '" + name + "'");
     for (const Json& size : json_array(entry, "shape", path))
-      dims.push_back(static_cast<std::int64_t>(std::min<std::uint64_t>(offset_of(size, name), INT64_MAX)));
+      dims.push_back(
+          static_cast<std::int64_t>(std::min<std::uint64_t>(offset_of(size, place(name)), INT64_MAX)));
     const Json& offsets = json_array(entry, "data_offsets", path);
     if (offsets.size() != 2) throw bad("data_offsets is not two numbers", name);
-    const std::uint64_t begin = offset_of(offsets[0], name), end = offset_of(offsets[1], name);
-    if (begin > end || end > data.size()) throw bad("its bytes lie outside the file", name);
+    const std::uint64_t begin = offset_of(offsets[0], place(name)), end = offset_of(offsets[1], place(name));
+    if (begin > end || end > data.size())
+      throw bad(fmt::format("its bytes lie outside the file: to {} of {}", end, data.size()), name);
     if (static_cast<std::uint64_t>(byte_count(type, dims)) != end - begin)
       throw bad(fmt::format("{} {} takes {} bytes, the offsets say {}", pare::name(type), to_string(dims),
                             byte_count(type, dims), end - begin),

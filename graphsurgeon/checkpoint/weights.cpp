@@ -1,15 +1,13 @@
 #include "graphsurgeon/checkpoint/weights.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <map>
 
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
-#include "engine/numeric/convert.h"
 #include "engine/numeric/table.h"
+#include "graphsurgeon/checkpoint/finite.h"
 #include "graphsurgeon/checkpoint/safetensors.h"
 
 namespace pare {
@@ -161,22 +159,11 @@ std::unique_ptr<WeightStore> open_safetensors_weights(const std::string& path) {
 
 std::vector<NonfiniteWeights> find_nonfinite(const WeightStore& store) {
   std::vector<NonfiniteWeights> found;
-  std::array<float, 4096> part;
   for (const WeightStore::Entry& entry : store.entries()) {
     DType type = DType::kF32;  // GGUF's blocks come out so
-    if (dtype_from_name(entry.type, type) && (!is_float(type) || bits(type) < 8 || bits(type) > 32)) continue;
-    const Tensor tensor = store.get(entry.name);
-    NonfiniteWeights sum{entry.name, 0, 0};
-    const auto* bytes = tensor.as<std::byte>();
-    for (std::int64_t i = 0; i < tensor.size(); i += static_cast<std::int64_t>(part.size())) {
-      const std::int64_t n = std::min(static_cast<std::int64_t>(part.size()), tensor.size() - i);
-      decode(tensor.dtype(), bytes + i * bits(tensor.dtype()) / 8, part.data(), n);
-      for (std::int64_t j = 0; j < n; ++j) {
-        sum.nan += std::isnan(part[static_cast<std::size_t>(j)]) ? 1 : 0;
-        sum.inf += std::isinf(part[static_cast<std::size_t>(j)]) ? 1 : 0;
-      }
-    }
-    if (sum.nan + sum.inf > 0) found.push_back(sum);
+    if (dtype_from_name(entry.type, type) && !is_float(type)) continue;
+    NonfiniteWeights sum = count_nonfinite(entry.name, store.get(entry.name));
+    if (sum.nan + sum.inf > 0) found.push_back(std::move(sum));
   }
   return found;
 }

@@ -82,7 +82,21 @@ class Writer {
     out_.values.resize(source.model().layers.size());
   }
 
+  // What fails leaves nothing: no file, and no folder that was not there.
   WrittenCheckpoint run() {
+    const bool made = !path_exists(path_);
+    try {
+      return write();
+    } catch (...) {
+      sealed_.clear();
+      texts_.clear();
+      if (made && is_directory(path_) && list_directory(path_).empty()) remove_tree(path_);
+      throw;
+    }
+  }
+
+ private:
+  WrittenCheckpoint write() {
     make_directories(path_);
     remove_stale_temporaries(path_);  // of a killed run
     for (std::size_t i = 0; i < shards_.size(); ++i) write_shard(i);
@@ -98,7 +112,6 @@ class Writer {
     return std::move(out_);
   }
 
- private:
   void write_shard(std::size_t index) {
     std::vector<StoredTensor> places;
     for (const Unit* unit : shards_[index])

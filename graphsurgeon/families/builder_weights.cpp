@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/convert.h"
+#include "graphsurgeon/checkpoint/finite.h"
 #include "graphsurgeon/families/builder.h"
 
 namespace pare {
@@ -35,20 +36,6 @@ Tensor plain_floats(const Tensor& from, float offset) {
   decode(from.dtype(), from.data(), to.mut<float>(), from.size());
   for (std::int64_t i = 0; i < to.size() && offset != 0; ++i) to.mut<float>()[i] += offset;
   return to;
-}
-
-void refuse_nonfinite(const Tensor& tensor, const std::string& name, const std::string& where) {
-  std::int64_t nan = 0, inf = 0;
-  const auto* x = tensor.as<float>();
-  for (std::int64_t i = 0; i < tensor.size(); ++i) {
-    nan += std::isnan(x[i]) ? 1 : 0;
-    inf += std::isinf(x[i]) ? 1 : 0;
-  }
-  if (nan + inf > 0)
-    throw make_error(ErrorCode::kBadFile, "the weight '{}' has {} NaN and {} infinite values of {}", name,
-                     nan, inf, tensor.size())
-        .at(where)
-        .hint("the checkpoint is damaged; `pare inspect MODEL --verify-data` lists all such weights");
 }
 
 }  // namespace
@@ -85,7 +72,7 @@ Tensor NetBuilder::stored(const std::string& weight, const Dims& dims) const {
 ValueId NetBuilder::floats(const std::string& weight, const Dims& dims, float offset) {
   if (const ValueId known = graph_.find_value(weight); known != ValueId::kNone && offset == 0) return known;
   Tensor values = plain_floats(stored(weight, dims), options_.needed != nullptr ? 0 : offset);
-  if (!options_.views) refuse_nonfinite(values, weight, config_.where);
+  if (options_.needed == nullptr) refuse_nonfinite(weight, values, config_.where);  // small: always
   return graph_.add_constant(weight, std::move(values));
 }
 
@@ -94,7 +81,7 @@ ValueId NetBuilder::matrix(const std::string& weight, std::int64_t ins, std::int
   const Tensor tensor = stored(weight, in_first ? Dims{ins, outs} : Dims{outs, ins});
   if (!options_.views) {
     Tensor values = in_first ? plain_floats(tensor, 0) : transposed_floats(tensor);
-    refuse_nonfinite(values, weight, config_.where);
+    refuse_nonfinite(weight, values, config_.where);
     return graph_.add_constant(weight, std::move(values));
   }
   ValueId value = graph_.find_value(weight);
@@ -165,6 +152,7 @@ ValueId NetBuilder::embedding(ValueId ids, const std::string& module, std::int64
     return x;
   }
   const Tensor table = stored(weight, {rows, columns});
+  if (!options_.views) refuse_nonfinite(weight, table, config_.where);
   ValueId value = graph_.find_value(weight);
   if (value == ValueId::kNone) value = graph_.add_constant(weight, table);
   value = op("Gather", {value, ids}, {{"axis", std::int64_t{0}}}, module);

@@ -13,6 +13,7 @@
 #include "engine/numeric/convert.h"
 #include "engine/numeric/ggml_encode.h"
 #include "engine/numeric/table.h"
+#include "graphsurgeon/checkpoint/finite.h"
 #include "graphsurgeon/checkpoint/tokenizer_json.h"
 #include "graphsurgeon/families/linear_modules.h"
 #include "graphsurgeon/gguf/gguf_metadata.h"
@@ -286,6 +287,7 @@ class Writer {
       return bytes;
     }
     const Tensor stored = checkpoint_.weights->get(out.source);
+    refuse_nonfinite(out.source, stored, checkpoint_.path);
     const std::int64_t rows = out.heads > 0 || out.dims.size() > 1 ? out.dims[0] : 1;
     const std::int64_t columns = stored.size() / std::max<std::int64_t>(rows, 1);
     const std::int64_t row_bytes = out.bytes() / std::max<std::int64_t>(rows, 1);
@@ -296,11 +298,6 @@ class Writer {
       for (std::int64_t r = begin; r < end; ++r) {
         const std::int64_t at = source_row(r, rows, out.heads);
         decode(stored.dtype(), from + at * columns * element, row.data(), columns);
-        for (const float value : row)
-          if (!std::isfinite(value))
-            throw make_error(ErrorCode::kBadFile, "the weight '{}' has NaN or infinite values", out.source)
-                .at(checkpoint_.path)
-                .hint("`pare inspect MODEL --verify-data` lists all such weights");
         encode_row(row, *out.type, bytes.data() + r * row_bytes);
       }
     });

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "eval/report_render.h"
 #include "quant/placement/rules.h"
 
 namespace pare {
@@ -82,8 +83,8 @@ void check_room(const std::string& folder, std::int64_t bytes, const std::string
   if (::statvfs(folder.c_str(), &disk) != 0) return;
   const double room = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
   if (room >= static_cast<double>(bytes)) return;
-  throw make_error(ErrorCode::kDevice, "{} take {:.2f} GB on the disk, and {:.2f} GB are free", what,
-                   static_cast<double>(bytes) * 1e-9, room * 1e-9)
+  throw make_error(ErrorCode::kDevice, "{} take {} on the disk, and {} are free", what,
+                   bytes_text(static_cast<double>(bytes)), bytes_text(room))
       .at(folder)
       .hint("free some space, or give a folder for the run on another disk");
 }

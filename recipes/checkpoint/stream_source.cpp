@@ -9,6 +9,7 @@
 #include "engine/numeric/bf16.h"
 #include "engine/numeric/convert.h"
 #include "engine/numeric/table.h"
+#include "graphsurgeon/checkpoint/finite.h"
 #include "quant/grid/ct_arithmetic.h"
 #include "quant/grid/stored_rows.h"
 #include "quant/placement/rules.h"
@@ -100,6 +101,8 @@ class StreamSource final : public QuantizedSource {
       DType type = DType::kF32;  // GGUF's blocks come out so
       dtype_from_name(entry.type, type);
       model_.floats.push_back({entry.name, type, entry.dims});
+      if (graph.find_value(entry.name) != ValueId::kNone)
+        refuse_nonfinite(entry.name, checkpoint.weights->get(entry.name), checkpoint.path);
     }
     model_.folder = checkpoint.path;
   }
@@ -118,6 +121,7 @@ class StreamSource final : public QuantizedSource {
       else
         by_stored(planned, layer);
     } catch (Error& error) {
+      if (error.code() == ErrorCode::kBadFile) refuse_damaged(planned);
       error.at(fmt::format("weight '{}' of {}", planned.module.weight, checkpoint_.path));
       throw;
     }
@@ -125,6 +129,14 @@ class StreamSource final : public QuantizedSource {
   }
 
  private:
+  // Which weight it is, of those that share a scale, and how many values.
+  void refuse_damaged(const Planned& planned) const {
+    for (const Planned& other : planned_)
+      if (&other == &planned || (planned.fused >= 0 && other.fused == planned.fused))
+        refuse_nonfinite(other.module.weight, checkpoint_.weights->get(other.module.weight),
+                         checkpoint_.path);
+  }
+
   void as_peer(const std::vector<float>& rows, QuantizedLinear& layer) const {
     const quant::CtFormat format = parity_format(layer.weights, layer.module);
     quant::CtQuantized result =

@@ -56,32 +56,49 @@ with workplace() as folder:
     for length in (1 << 63, (1 << 64) - 1, 101 << 20):
         model, file = copy()
         write(file, *header_of(file), length=length)
-        expect(f'a header of {length} bytes', ['inspect', model], 3, 'model.safetensors', 'header')
+        expect(f'a header of {length} bytes', ['inspect', model], 3, 'model.safetensors', f'header is longer than the file: {length} bytes',
+               'download it again')
+    model, file = copy()
+    header, data = header_of(file)
+    write(file, header, data[:-100])
+    expect('a file that is cut off', ['inspect', model], 3, 'outside the file', str(len(data) - 100), 'download it again')
     model, file = copy()
     header, data = header_of(file)
     first, second = sorted(header, key=lambda name: header[name]['data_offsets'])[:2]
     begin, end = header[second]['data_offsets']
     header[second]['data_offsets'] = [begin - 2, end - 2]
     write(file, header, data)
-    expect('tensors that overlap', ['inspect', model], 3, first, second, 'overlap')
+    expect('tensors that overlap', ['inspect', model], 3, first, second, 'overlap', 'download it again')
     model, file = copy()
     header, data = header_of(file)
     header[second]['dtype'] = 'F6_E9'
     write(file, header, data)
-    expect('an unknown type', ['inspect', model], 4, 'F6_E9', second, 'BF16')
-    model, file = copy()
-    header, data = header_of(file)
-    begin, _ = header['model.layers.1.mlp.up_proj.weight']['data_offsets']
-    write(file, header, data[:begin] + b'\xc0\x7f\xc0\x7f\x80\xff' + data[begin + 6:])
+    expect('an unknown type', ['inspect', model], 4, 'F6_E9', f"model.safetensors: tensor '{second}'", 'BF16')
     text = os.path.join(folder, 'text.txt')
     with open(text, 'w', encoding='utf-8') as output:
         output.write('ab' * 300)
-    for command in (['eval', model, '--data', text + ':window=32'],
-                    ['quantize', model, '--format', 'W4A16', '--group-size', '32', '--export', 'compressed_tensors', '-o', model + '-out'],
-                    ['quantize', model, '--format', 'int4', '--group-size', '32', '--method', 'gptq', '--blocks', 'quantized', '--data',
-                     text + ':window=32,samples=2', '--export', 'compressed_tensors', '-o', model + '-out']):
-        expect('NaN in a weight, ' + ' '.join(command[::2]), command, 3, 'model.layers.1.mlp.up_proj.weight', 'NaN')
-    expect('NaN in a weight', ['inspect', model, '--verify-data'], 3, 'model.layers.1.mlp.up_proj.weight', '2 NaN', '1 inf')
+    # NaN, in weights that get codes (alone, or sharing a scale), and in those that stay float: norms, the head, a row of the embedding
+    # that no text reaches. Every way of reading names and counts them, and leaves nothing behind.
+    for damaged in ('model.layers.1.mlp.up_proj.weight', 'model.layers.0.input_layernorm.weight', 'lm_head.weight',
+                    'model.embed_tokens.weight'):
+        model, file = copy()
+        header, data = header_of(file)
+        begin, _ = header[damaged]['data_offsets']
+        begin += 60 * 64 * 2 if 'embed' in damaged else 0
+        write(file, header, data[:begin] + b'\xc0\x7f\xc0\x7f\x80\xff' + data[begin + 6:])
+        ct, small = ['--export', 'compressed_tensors', '-o', model + '-out'], ['--group-size', '32']
+        few = ['--data', text + ':window=32,samples=2']
+        for command in (['eval', model, '--data', text + ':window=32'], ['generate', model, '--prompt', 'ab'],
+                        ['convert', model, '--to', 'onnx', '-o', model + '-out'],
+                        ['quantize', model, '--format', 'W4A16', *small, *ct],
+                        ['quantize', model, '--format', 'W4A16', *small, '--method', 'rtn', '--parity', *ct],
+                        ['quantize', model, '--format', 'FP8_BLOCK', *ct], ['quantize', model, '--format', 'nvfp4', *ct],
+                        ['quantize', model, '--format', 'q8_0', '--export', 'gguf', '-o', model + '-out'],
+                        ['quantize', model, '--format', 'int4', *small, '--method', 'gptq', *few, *ct],
+                        ['quantize', model, '--format', 'int4', *small, '--method', 'gptq', '--blocks', 'quantized', *few, *ct]):
+            expect('NaN in a weight, ' + ' '.join(command[::2]), command, 3, f"'{damaged}' has 2 NaN and 1 infinite")
+            check(not os.path.exists(model + '-out'), f'NaN in {damaged} leaves nothing')
+        expect('NaN in a weight', ['inspect', model, '--verify-data'], 3, damaged, '2 NaN', '1 inf')
 
     # Shards.
     sharded, file = copy()
@@ -115,6 +132,8 @@ with workplace() as folder:
     model, _ = copy()
     change_json(os.path.join(model, 'tokenizer.json'), model={'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'ab': 2000}, 'merges': [['a', 'b']]})
     expect('a token beyond the embedding', ['eval', model, '--data', text + ':window=32'], 3, '2000', 'embedding has 96 rows')
+    expect('a token beyond the embedding, going on with a text', ['generate', model, '--prompt', 'ab'], 3, 'tokenizer.json', "2000 ('ab')",
+           'embedding has 96 rows')
     model, _ = copy()
     change_json(os.path.join(model, 'config.json'), model_type='lama')
     expect('an unknown family', ['inspect', model], 4, "'lama'", 'Qwen 3', 'Gemma 2', 'nearest by its weights is Llama')
