@@ -172,7 +172,11 @@ void Backward::multiply(const Node& node, const Tensor& dy) {
     Tensor dx = Tensor::allocate(DType::kF32, dy.dims());
     const float *o = other.as<float>(), *d = dy.as<float>();
     float* out = dx.mut<float>();
-    for (std::int64_t i = 0; i < dx.size(); ++i) out[i] = d[i] * o[i % other.size()];
+    const std::int64_t n = last(dy), step = other.size() == dx.size() ? n : 0, by = other.size() == 1 ? 0 : 1;
+    pool_.parallel_for(rows_of(dy), 16, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r)
+        for (std::int64_t i = 0; i < n; ++i) out[r * n + i] = d[r * n + i] * o[r * step + i * by];
+    });
     add(in, std::move(dx));
   }
 }
