@@ -29,6 +29,7 @@ SCHEMES = [
     ('mxfp4_w4a4/fitted', "MXFP4 W4A4, activations' scales by least error", '.0417', .030),
     ('mxfp8', 'MXFP8 weights', '.00061', None),
     ('mxfp8_w8a8', 'MXFP8 W8A8', '.00178', .0014),
+    ('mxfp8_w8a8/fitted', "MXFP8 W8A8, activations' scales by least error", '.00178', .0014),
     ('fp8_tensor', 'FP8 W8A8, tensor', '.00177', .0014),
     ('fp8_channel', 'FP8 W8A8, channel, static', '.00177', .0014),
     ('fp8_dynamic', 'FP8 W8A8, channel, per token', '.00166', .0014),
