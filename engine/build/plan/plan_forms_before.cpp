@@ -1,5 +1,6 @@
 // Convolutions and pools of one axis, transposed convolutions that only move, LSTMs step by step.
 #include <algorithm>
+#include <cstring>
 
 #include "engine/build/plan/plan_forms.h"
 #include "engine/build/plan/plan_forms_write.h"
@@ -101,6 +102,49 @@ bool widen_axis(Rewrite& to) {
   return true;
 }
 
+// A vector so many times, one behind the other.
+Tensor tiled(const Tensor& v, std::int64_t times) {
+  Tensor out = Tensor::allocate(v.dtype(), {times * v.size()});
+  for (std::int64_t i = 0; i < times; ++i)
+    std::memcpy(out.mut<std::byte>() + i * v.bytes(), v.as<std::byte>(), static_cast<std::size_t>(v.bytes()));
+  return out;
+}
+
+// [C,M,kH,kW] as [kH kW M, C, 1, 1]; codes stay codes, with their steps behind them.
+ValueId turned_weight(Rewrite& to, const Tensor& weight) {
+  const Dims d = weight.dims();
+  const std::int64_t c = d[0], m = d[1], pixels = d[2] * d[3];
+  const auto turned = [&](const Tensor& w) {
+    Tensor out = Tensor::allocate(w.dtype(), {pixels * m, c, 1, 1});
+    const std::int64_t size = bits(w.dtype()) / 8;
+    for (std::int64_t i = 0; i < c; ++i)
+      for (std::int64_t j = 0; j < m; ++j)
+        for (std::int64_t k = 0; k < pixels; ++k)
+          std::memcpy(out.mut<std::byte>() + ((k * m + j) * c + i) * size,
+                      w.as<std::byte>() + ((i * m + j) * pixels + k) * size, static_cast<std::size_t>(size));
+    return out;
+  };
+  const Graph& graph = to.graph();
+  const NodeId id = graph.producer(to.in(1));
+  if (id == NodeId::kNone) return to.constant(turned(weight));
+  const Node node = graph.node(id);
+  const Tensor steps = graph.value(node.in[1]).constant;
+  const std::int64_t axis = node.attr("axis", std::int64_t{1});
+  if (!graph.is_constant(node.in[0]) || bits(graph.value(node.in[0]).dtype) != 8 ||
+      node.attr("block_size", std::int64_t{0}) != 0 || (steps.size() != 1 && axis != 1 && axis != -3))
+    return to.constant(turned(weight));
+  std::vector<ValueId> in = {to.constant(turned(graph.value(node.in[0]).constant))};
+  for (std::size_t slot = 1; slot < node.in.size(); ++slot)
+    in.push_back(node.in[slot] == ValueId::kNone || steps.size() == 1
+                     ? node.in[slot]
+                     : to.constant(tiled(graph.value(node.in[slot]).constant, pixels)));
+  Attributes attrs = node.attrs;
+  attrs["axis"] = std::int64_t{0};
+  const ValueId out = to.add("DequantizeLinear", std::move(in), std::move(attrs));
+  to.graph().value(out).dtype = weight.dtype();
+  return out;
+}
+
 // Every output pixel comes of one input pixel: w[c][m][i][j] is the weight of channel (i, j, m) of a 1x1
 // convolution.
 bool scatter_free_transpose(Rewrite& to) {
@@ -122,17 +166,8 @@ bool scatter_free_transpose(Rewrite& to) {
   const bool biased = to.known(2, bias);
   if (to.in(2) != ValueId::kNone && (!biased || bias.dtype() != DType::kF32 || bias.dims() != Dims{m}))
     return false;
-  Tensor turned = Tensor::allocate(DType::kF32, {kh * kw * m, c, 1, 1}), tiled;
-  for (std::int64_t i = 0; i < c; ++i)
-    for (std::int64_t j = 0; j < m; ++j)
-      for (std::int64_t k = 0; k < kh * kw; ++k)
-        turned.mut<float>()[(k * m + j) * c + i] = w.as<float>()[(i * m + j) * kh * kw + k];
-  std::vector<ValueId> in = {to.in(0), to.constant(std::move(turned))};
-  if (biased) {
-    tiled = Tensor::allocate(DType::kF32, {kh * kw * m});
-    for (std::int64_t k = 0; k < tiled.size(); ++k) tiled.mut<float>()[k] = bias.as<float>()[k % m];
-    in.push_back(to.constant(std::move(tiled)));
-  }
+  std::vector<ValueId> in = {to.in(0), turned_weight(to, w)};
+  if (biased) in.push_back(to.constant(tiled(bias, kh * kw)));
   const ValueId all = to.add("Conv", in, {{"kernel_shape", std::vector<std::int64_t>{1, 1}}});
   const ValueId moved = to.transpose(to.reshape(all, {x[0], kh, kw, m, x[2], x[3]}), {0, 3, 4, 1, 5, 2});
   to.give(0, "Reshape", {moved, to.ints(y)});

@@ -264,6 +264,36 @@ TEST(PlanForms, TransposedConvolutionsThatOnlyMove) {
   EXPECT_THROW(make_plan(overlapping.graph), Error);
 }
 
+// Codes of its weights stay codes: an int8 layer of 4 times as many channels, a step each.
+TEST(PlanForms, QuantizedTransposedConvolutions) {
+  Net net;
+  const float step = 0.03F;
+  const std::int8_t none = 0;
+  const ValueId scale = net.constant(Tensor::copy_of(DType::kF32, {}, &step, sizeof step)),
+                zero = net.constant(Tensor::copy_of(DType::kI8, {}, &none, 1));
+  const ValueId x = net.op("DequantizeLinear",
+                           {net.op("QuantizeLinear", {net.input({2, 16, 5, 6}), scale, zero}), scale, zero});
+  Tensor w = Tensor::allocate(DType::kI8, {16, 24, 2, 2}), steps = Tensor::allocate(DType::kF32, {24});
+  std::mt19937 rng(3);
+  for (std::int64_t i = 0; i < w.size(); ++i)
+    w.mut<std::int8_t>()[i] = static_cast<std::int8_t>(static_cast<int>(rng() % 255) - 127);
+  for (std::int64_t i = 0; i < 24; ++i) steps.mut<float>()[i] = 0.001F * static_cast<float>(i + 1);
+  const ValueId weight =
+      net.op("DequantizeLinear", {net.constant(w), net.constant(steps)}, {{"axis", std::int64_t{1}}});
+  net.graph.outputs = {net.op("ConvTranspose", {x, weight, net.normal({24})}, {{"strides", Ints{2, 2}}})};
+  infer_shapes(net.graph);
+  PlanOptions options;
+  options.precision = DType::kF32;
+  const EnginePlan plan = make_plan(net.graph, options);
+  ASSERT_EQ(plan.realized.size(), 1U);
+  EXPECT_EQ(plan.realized[0].requested, "int8 x int8");
+  EXPECT_NE(plan.realized[0].realized.find("kernel"), std::string::npos) << plan.realized[0].why;
+  const std::vector<Tensor> inputs = {normal_values({2, 16, 5, 6}, 77)};
+  ThreadPool pool(2);
+  Session session(std::make_shared<const Graph>(net.graph), {&pool, true, false});
+  EXPECT_GT(sqnr(session.run(inputs)[0], run_plan_reference(plan, inputs)[0]), 80);
+}
+
 TEST(PlanForms, LstmStepByStep) {
   for (const bool bias : {true, false}) {
     Net net;
