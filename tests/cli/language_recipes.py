@@ -102,6 +102,9 @@ with workplace() as folder:
         if report:
             check(config_of(out)['format'] == form, name, config_of(out))
             check(config_of(out)['ignore'] == ['lm_head'], name, config_of(out)['ignore'])
+            if name == 'llm-w8a8':
+                group = config_of(out)['config_groups']['group_0']
+                check(group['input_activations']['symmetric'] is False and group['weights']['symmetric'], name, group)
             check(report['gates'][0]['metric'] == 'kl' and report['audit']['passed'], name, report['gates'])
             same_as_reported(folder, name, out, report)
             said = pare('generate', os.path.join(out, 'checkpoint'), '--prompt', 'The quick', '--max-tokens', '4', '--json')
