@@ -237,9 +237,6 @@ struct Tile {
 };
 constexpr Tile kTiles[] = {{2, 1, 128, 1}, {2, 1, 128, 2}, {1, 2, 256, 1}, {1, 2, 256, 2}, {1, 1, 128, 1},
                            {2, 1, 64, 1},  {1, 1, 96, 1},  {1, 1, 64, 1},  {1, 1, 32, 1},  {1, 1, 16, 1}};
-// For 129 to 256 rows (an image of a transformer): all rows in one tile read the weights once, where tiles of
-// 64 rows read them four times, and such a product waits for what comes out of L2.
-constexpr Tile kTall = {2, 2, 64, 1};
 
 struct Choice {
   double cost = 0;
@@ -416,18 +413,6 @@ std::vector<Choice> choices(const EnginePlan& plan, const PlanLayer& layer, cons
                    [](const Choice& a, const Choice& b) { return a.cost < b.cost; });
   const std::size_t most = few ? 9 : 7;
   if (list.size() > most) list.resize(most);
-  if (!shortcut && u.s.batch == 1 && u.s.m > 128 && u.s.m <= kTall.m() && kTall.n % u.width == 0 &&
-      kTall.n % columns_of == 0)
-    for (const int splits : {2, 4, 8}) {
-      const std::int64_t blocks = (u.s.n + kTall.n - 1) / kTall.n * splits;
-      if (u.steps < 3 * splits || blocks < 40 || blocks > 132) continue;
-      Choice c;
-      c.tile = kTall;
-      c.splits = splits;
-      c.stages = std::min(220 * 1024 / ((kTall.m() + kTall.n) * u.bytes), 8);
-      c.near = true;
-      list.push_back(c);
-    }
   return list;
 }
 
