@@ -8,6 +8,7 @@
 #include "cli/quantize_report.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
+#include "engine/base/memory.h"
 #include "engine/base/paths.h"
 #include "engine/base/sha256.h"
 #include "eval/report_render.h"
@@ -320,6 +321,7 @@ class Quantize final : public Command {
             .hint("leave out --parity, or --data");
       return -1;
     }
+    keep_freed_memory();  // layer after layer, of few sizes
     StreamOptions options;
     options.dialect = dialect();
     options.quantize_head = head_;

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -107,6 +108,13 @@ void release_freed_memory() {
   if (current_anonymous_bytes() < after_last.load() + kGrown) return;
   ::malloc_trim(0);
   after_last = current_anonymous_bytes();
+#endif
+}
+
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 #endif
 }
 

@@ -2,6 +2,7 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/checkpoint_pack.h"
+#include "engine/numeric/convert.h"
 #include "engine/numeric/pack.h"
 #include "engine/numeric/table.h"
 
@@ -17,8 +18,8 @@ Tensor exact(DType type, const Dims& dims, const std::vector<float>& values, con
   const auto n = static_cast<std::int64_t>(values.size());
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(n * info.bits / 8));
   std::vector<float> back(values.size());
-  info.encode(values.data(), bytes.data(), n);
-  info.decode(bytes.data(), back.data(), n);
+  encode(type, values.data(), bytes.data(), n);
+  decode(type, bytes.data(), back.data(), n);
   for (std::size_t i = 0; i < values.size(); ++i)
     if (back[i] != values[i])
       throw make_error(ErrorCode::kUnsupported, "the scale {} is not exact in {}", values[i], name(type))

@@ -1,12 +1,11 @@
 #include "graphsurgeon/checkpoint/quantized.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "engine/base/error.h"
-#include "engine/numeric/convert.h"
 #include "graphsurgeon/checkpoint/linear_codes_simd.h"
 #include "graphsurgeon/checkpoint/turned_globals.h"
 
@@ -72,8 +71,10 @@ void check_linear(const QuantizedLinear& layer) {
     bad(fmt::format("{} zero points beside {} scales", layer.zero_points.size(), scales));
   if (layer.weights.two_levels() && !(std::isfinite(layer.global) && layer.global != 0))
     bad("the global scale is 0, NaN or infinite");
+  std::int32_t largest_scale = 0;  // magnitudes have the order of their bits, NaN the largest
   for (const float scale : layer.scales)
-    if (!std::isfinite(step_of(layer, scale))) bad("a scale is NaN or infinite");
+    largest_scale = std::max(largest_scale, std::bit_cast<std::int32_t>(scale) & 0x7FFFFFFF);
+  if (!std::isfinite(step_of(layer, std::bit_cast<float>(largest_scale)))) bad("a scale is NaN or infinite");
   if (is_integer(layer.weights.codes)) {
     const int bits = layer.weights.bits;
     if (bits < 2 || bits > 8) bad(fmt::format("integers of {} bits", bits));
@@ -172,20 +173,14 @@ float turned(float global, bool divides, const std::vector<float>& scales) {
 // The scales without repetition: E4M3 numbers, of which there are few. (Others, that no file holds, all
 // count.)
 std::vector<float> distinct_levels(const std::vector<float>& scales) {
-  std::array<bool, 256> seen{};
-  std::array<std::uint8_t, 4096> codes;
-  std::array<float, 4096> back;
+  std::vector<bool> seen(4096);  // by sign, exponent and three bits of the fraction
   std::vector<float> distinct;
-  for (std::size_t i = 0; i < scales.size(); i += codes.size()) {
-    const std::size_t n = std::min(codes.size(), scales.size() - i);
-    encode(DType::kE4M3FN, scales.data() + i, codes.data(), static_cast<std::int64_t>(n));
-    decode(DType::kE4M3FN, codes.data(), back.data(), static_cast<std::int64_t>(n));
-    for (std::size_t k = 0; k < n; ++k) {
-      const bool exact = back[k] == scales[i + k];
-      if (exact && seen[codes[k]]) continue;
-      if (exact) seen[codes[k]] = true;
-      distinct.push_back(scales[i + k]);
-    }
+  for (const float scale : scales) {
+    const auto bits = std::bit_cast<std::uint32_t>(scale);
+    const bool short_ = (bits & 0xFFFFFu) == 0;
+    if (short_ && seen[bits >> 20]) continue;
+    if (short_) seen[bits >> 20] = true;
+    distinct.push_back(scale);
   }
   return distinct;
 }

@@ -7,7 +7,6 @@
 
 #include "engine/base/error.h"
 #include "engine/numeric/convert.h"
-#include "engine/numeric/e4m3.h"
 #include "engine/numeric/table.h"
 
 // No function of the C library decides anything here: their last bits differ between machines.
@@ -32,11 +31,6 @@ SearchCodec codec_of(const FormatInfo& info) {
   codec.smallest_normal = static_cast<float>(info.smallest_normal);
   codec.magic = std::ldexp(1.5f, 23 - info.mantissa_bits);
   return codec;
-}
-
-bool is_normal(float x) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu;
-  return bits >= 0x00800000u && bits < 0x7F800000u;
 }
 
 // Grids of so many parts: the error of few weights jumps about from scale to scale, and more of them find
@@ -98,8 +92,8 @@ LaneChoice LaneSearch::amax(const float* low, const float* high) const {
   float largest[kLanes], instead[kLanes];
   // Beside the largest float, a scale rounded up would give infinity; 1/256 less, and bfloat16 does not.
   const double most = static_cast<double>(limit_) * (1 - 0x1p-8);
-  for (int l = 0; l < kLanes; ++l) {
-    largest[l] = -low[l] > high[l] ? -low[l] : high[l];
+  for (int l = 0; l < kLanes; ++l) largest[l] = -low[l] > high[l] ? -low[l] : high[l];
+  for (int l = 0; format_.scales != DType::kE4M3FN && l < kLanes; ++l) {
     const double range = static_cast<double>(high[l]) - static_cast<double>(low[l]);
     const double scale =
         format_.symmetric ? static_cast<double>(largest[l]) / largest_ : range / (largest_ - lowest_);
@@ -108,16 +102,7 @@ LaneChoice LaneSearch::amax(const float* low, const float* high) const {
     ones[l] = 1;
   }
   if (format_.scales == DType::kE4M3FN) {
-    float levels[kLanes];
-    for (int l = 0; l < kLanes; ++l) {
-      const double level = scales[l] / static_cast<double>(global_);
-      const double bounded = level > 0x1p-9 ? level : 0x1p-9;
-      levels[l] = nearest_e4m3(static_cast<float>(bounded < 448 ? bounded : 448));
-    }
-    for (int l = 0; l < kLanes; ++l) {
-      const float scale = levels[l] * global_;
-      choice.scale[l] = largest[l] == 0 || !is_normal(scale) ? global_ : scale;
-    }
+    PARE_SIMD_PICK(search_amax_levels)(largest, largest_, most, global_, choice.scale);
   } else if (format_.scales == DType::kE8M0) {
     const int top = static_cast<int>(std::bit_cast<std::uint32_t>(static_cast<float>(largest_)) >> 23);
     for (int l = 0; l < kLanes; ++l) {

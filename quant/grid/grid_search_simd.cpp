@@ -1,6 +1,7 @@
 #include "quant/grid/grid_search_simd.h"
 
 #include "engine/numeric/bf16.h"
+#include "engine/numeric/e4m3.h"
 #include "engine/numeric/f16.h"
 
 namespace pare::PARE_SIMD {
@@ -411,6 +412,19 @@ bool search_group_magnitudes(const float* w, std::int64_t groups, std::int64_t w
     largest[g] = -low > high ? -low : high;
   }
   return good;
+}
+
+void search_amax_levels(const float* __restrict magnitudes, double largest, double most, float global,
+                        float* __restrict scale) {
+  for (int l = 0; l < kLanes; ++l) {
+    const double wanted = static_cast<double>(magnitudes[l]) / largest,
+                 bounded = wanted < most ? wanted : most;
+    const double level = bounded / static_cast<double>(global), above = level > 0x1p-9 ? level : 0x1p-9;
+    const float rounded = nearest_e4m3(static_cast<float>(above < 448 ? above : 448)) * global;
+    const float size = rounded < 0 ? -rounded : rounded;
+    const bool keep = size >= 0x1p-126f && size <= 0x1.fffffep127f && magnitudes[l] != 0;
+    scale[l] = keep ? rounded : global;
+  }
 }
 
 }  // namespace pare::PARE_SIMD

@@ -103,6 +103,11 @@ PARE_SIMD_DECLARE(bool search_group_extremes(const float* w, std::int64_t groups
 // The same of the largest magnitude, all that symmetric formats ask for: half the work.
 PARE_SIMD_DECLARE(bool search_group_magnitudes(const float* w, std::int64_t groups, std::int64_t width,
                                                float* largest))
+// Two-level scales of the rule of the largest magnitude: scale[l] = nearest_e4m3(m / largest / global) *
+// global of each of kSearchLanes magnitudes m, each step but the level in double, the level within [2^-9,
+// 448]; `most` bounds m / largest. `global` where m is 0 or the scale no normal number.
+PARE_SIMD_DECLARE(void search_amax_levels(const float* magnitudes, double largest, double most, float global,
+                                          float* scale))
 PARE_SIMD_DECLARE(bool search_extremes(const float* w, std::int64_t n, float* low, float* high))
 
 }  // namespace pare

@@ -1,6 +1,7 @@
 #include "recipes/checkpoint/quantized_layers.h"
 
 #include "engine/base/error.h"
+#include "engine/numeric/convert.h"
 #include "engine/numeric/pack.h"
 #include "engine/numeric/table.h"
 #include "quant/grid/tall_blocks.h"
@@ -42,7 +43,7 @@ std::vector<T> in_order(const std::vector<T>& values, std::int64_t rows, std::in
 
 std::vector<float> floats_of(const Tensor& tensor) {
   std::vector<float> values(static_cast<std::size_t>(tensor.size()));
-  format_info(tensor.dtype()).decode(tensor.data(), values.data(), tensor.size());
+  decode(tensor.dtype(), tensor.data(), values.data(), tensor.size());
   return values;
 }
 
