@@ -122,6 +122,18 @@ std::vector<std::int64_t> widen(const Tensor& tensor) {
   return values;
 }
 
+// Numbers of 2 and 4 bits lie packed, the first in the lowest bits.
+std::vector<std::int64_t> widen_packed(const Tensor& tensor, int width, bool is_signed) {
+  const auto* p = static_cast<const std::uint8_t*>(tensor.data());
+  std::vector<std::int64_t> values(static_cast<std::size_t>(tensor.size()));
+  const std::size_t each = 8 / static_cast<std::size_t>(width);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const int code = (p[i / each] >> (static_cast<int>(i % each) * width)) & ((1 << width) - 1);
+    values[i] = is_signed && code >> (width - 1) != 0 ? code - (1 << width) : code;
+  }
+  return values;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> Tensor::to_ints() const {
@@ -143,6 +155,12 @@ std::vector<std::int64_t> Tensor::to_ints() const {
     case DType::kU8:
     case DType::kBool:
       return widen<std::uint8_t>(*this);
+    case DType::kU4:
+    case DType::kI4:
+      return widen_packed(*this, 4, dtype_ == DType::kI4);
+    case DType::kU2:
+    case DType::kI2:
+      return widen_packed(*this, 2, dtype_ == DType::kI2);
     default:
       fail(ErrorCode::kInternal, "to_ints of a {} tensor", name(dtype_));
   }

@@ -5,6 +5,7 @@
 // corpus of the reader serves, and each of its files cut short at every length meets every pass.
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <span>
 
@@ -26,8 +27,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     else
       pare::run_passes(graph, which == all.size() ? pare::simplify_passes() : all, options);
   } catch (const pare::Error& error) {
-    if (error.code() != pare::ErrorCode::kBadFile && error.code() != pare::ErrorCode::kUnsupported)
+    if (error.code() != pare::ErrorCode::kBadFile && error.code() != pare::ErrorCode::kUnsupported) {
+      std::fprintf(stderr, "%s\n", error.what());
       std::abort();
+    }
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "engine/base/absent_tensor.h"
 #include "engine/base/error.h"
@@ -35,6 +36,28 @@ TEST(TensorAllocate, ZeroElementsHaveAnAddress) {
     EXPECT_EQ(none.size(), 0);
     EXPECT_NE(none.data(), nullptr);
   }
+}
+
+// Every type that is_integer takes, 2 and 4 bits included: a graph may hold any of them where a rule reads
+// numbers.
+TEST(TensorToInts, EveryIntegerType) {
+  for (int i = 1; i < kDTypeCount; ++i) {
+    const auto type = static_cast<DType>(i);
+    if (!is_integer(type)) continue;
+    const std::vector<std::uint8_t> nothing(64);
+    const Tensor shape = Tensor::allocate(type, {5});
+    EXPECT_EQ(Tensor::copy_of(type, {5}, nothing.data(), static_cast<std::size_t>(shape.bytes())).to_ints(),
+              std::vector<std::int64_t>(5, 0))
+        << name(type);
+  }
+  const auto packed = [](DType type, const std::vector<std::uint8_t>& bytes, std::int64_t count) {
+    return Tensor::copy_of(type, {count}, bytes.data(), bytes.size()).to_ints();
+  };
+  using Ints = std::vector<std::int64_t>;
+  EXPECT_EQ(packed(DType::kU4, {0xf1, 0x08}, 3), (Ints{1, 15, 8}));
+  EXPECT_EQ(packed(DType::kI4, {0xf1, 0x08}, 3), (Ints{1, -1, -8}));
+  EXPECT_EQ(packed(DType::kU2, {0xe4, 0x02}, 5), (Ints{0, 1, 2, 3, 2}));
+  EXPECT_EQ(packed(DType::kI2, {0xe4, 0x02}, 5), (Ints{0, 1, -2, -1, -2}));
 }
 
 TEST(AbsentTensor, HasSizesAndNoNumbers) {
