@@ -89,7 +89,8 @@ void MomentCollector::collect(Slot& slot, const TensorView& values) {
     slot.error.resize(n);
   }
   if (slot.sum.size() != n)
-    fail(ErrorCode::kUsage, "'{}' changes its number of channels", slot.request.value.name);
+    throw make_error(ErrorCode::kUsage, "'{}' changes its number of channels", slot.request.value.name)
+        .hint("leave the layer out (ignore, --exclude)");
   slot.count += static_cast<std::uint64_t>(rows * inner);
 
   const float limit = static_cast<float>(slot.request.amax);

@@ -21,7 +21,8 @@ void add_rows(ChannelSample& sample, const TensorView& values, std::size_t axis,
     sample.amax.assign(static_cast<std::size_t>(channels), 0.0);
   }
   if (sample.channels != channels)
-    fail(ErrorCode::kUsage, "'{}' changes its number of channels", sample.name);
+    throw make_error(ErrorCode::kUsage, "'{}' changes its number of channels", sample.name)
+        .hint("leave the layer out (ignore, --exclude)");
   const std::int64_t positions = values.size() / channels, outer = positions / inner;
   const float* x = values.as<float>();
   for (std::int64_t o = 0; o < outer; ++o)

@@ -97,7 +97,9 @@ Collector::~Collector() = default;
 
 int Collector::add(const std::string& name, int channel_axis, bool channel_histograms) {
   for (const auto& slot : slots_)
-    if (slot->stats.name == name) fail(ErrorCode::kUsage, "the tensor '{}' is watched twice", name);
+    if (slot->stats.name == name)
+      throw make_error(ErrorCode::kUsage, "the tensor '{}' is watched twice", name)
+          .hint("name each tensor once");
   slots_.push_back(std::make_unique<Slot>());
   slots_.back()->stats.name = name;
   slots_.back()->channel_axis = channel_axis;
@@ -109,8 +111,9 @@ void Collector::attach(Session& session, const std::vector<WatchedValue>& values
   for (const WatchedValue& watched : values) {
     const DType type = subgraph_at(session.graph(), watched.path).value(watched.id).dtype;
     if (type != DType::kUndefined && !is_float(type))
-      fail(ErrorCode::kUsage, "'{}' is {}: only floating-point values are calibrated", watched.name,
-           name(type));
+      throw make_error(ErrorCode::kUsage, "'{}' is {}: only floating-point values are calibrated",
+                       watched.name, name(type))
+          .hint("leave it out: integers and shapes have no range");
     const int index = add(watched.name, watched.channel_axis, watched.channel_histograms);
     session.watch(watched.path, watched.id,
                   [this, index](ValueId, const TensorView& view) { collect(index, view); });
@@ -132,8 +135,9 @@ void Collector::collect(int index, const TensorView& values) {
     } else {
       const FormatInfo& format = format_info(values.dtype);
       if (!is_float(values.dtype) || !format.decode)
-        fail(ErrorCode::kUsage, "'{}' is {}: only floating-point values are calibrated", slot.stats.name,
-             format.name);
+        throw make_error(ErrorCode::kUsage, "'{}' is {}: only floating-point values are calibrated",
+                         slot.stats.name, format.name)
+            .hint("leave it out: integers and shapes have no range");
       format.decode(values.data, converted_.data(), n);
     }
     floats = converted_.data();
@@ -218,8 +222,9 @@ void Collector::count_channels(Slot& slot, const float* values, const Dims& dims
   std::vector<float>& amax = slot.stats.channel_amax;
   if (amax.empty()) amax.resize(static_cast<std::size_t>(channels));
   if (static_cast<std::int64_t>(amax.size()) != channels)
-    fail(ErrorCode::kUsage, "'{}' has {} channels now and had {} before", slot.stats.name, channels,
-         amax.size());
+    throw make_error(ErrorCode::kUsage, "'{}' has {} channels now and had {} before", slot.stats.name,
+                     channels, amax.size())
+        .hint("statistics of channels need one shape for all samples");
   std::mutex mutex;
   const std::int64_t row = channels * inner;
   pool_.parallel_for(outer, grain_for(kGrain, row), [&](std::int64_t begin, std::int64_t end) {

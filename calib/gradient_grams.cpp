@@ -103,7 +103,9 @@ std::vector<std::shared_ptr<const GradientGrams>> collect_gradient_grams(const G
   ThreadPool& pool = *options.pool;
   if (!data.spec().feedback.empty() || graph.outputs.empty() ||
       graph.value(graph.outputs[0]).dtype != DType::kF32 || graph.value(graph.outputs[0]).shape.rank() != 3)
-    fail(ErrorCode::kUnsupported, "gradients are for language models: one output of logits, no states");
+    throw make_error(ErrorCode::kUnsupported,
+                     "gradients are for language models: one output of logits, no states")
+        .hint("take quantize.objective: layer, the default");
   const ValueId logits = graph.outputs[0];
   Backward backward(graph, logits, layers, pool);
   Graph watched = graph;

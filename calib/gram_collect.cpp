@@ -39,8 +39,9 @@ std::vector<Slot> slots_of(const Graph& graph, const std::vector<GramTarget>& ta
     Slot slot;
     slot.name = layer_label(graph, targets[t]);
     if (!gram_geometry(at, node, slot.geometry))
-      fail(ErrorCode::kUsage, "'{}' ({}) has no constant weight that second moments are of", slot.name,
-           node.op);
+      throw make_error(ErrorCode::kUsage, "'{}' ({}) has no constant weight that second moments are of",
+                       slot.name, node.op)
+          .hint("leave the layer out (ignore, --exclude), or take --method search, which needs none");
     slot.place = {targets[t].path, node.in[0]};
     const auto same = std::find_if(slots.begin(), slots.end(), [&](const Slot& other) {
       return other.place == slot.place && other.geometry == slot.geometry;
@@ -113,7 +114,8 @@ class Pass {
     GramAccumulator& sum = *sums_[s - begin_];
     if (view.dtype != DType::kF32)
       throw make_error(ErrorCode::kUnsupported, "the input of '{}' is {}: second moments are of float32",
-                       slot.name, name(view.dtype));
+                       slot.name, name(view.dtype))
+          .hint("leave the layer out (ignore, --exclude), or convert the model to float32");
     with_context(fmt::format("summing up what '{}' reads", slot.name), [&] {
       const GramRows rows(slot.geometry, view.dims, layout);
       for (std::int64_t at = 0; at < rows.positions();) {
@@ -150,8 +152,10 @@ void collect_grams(const Graph& graph, const std::vector<GramTarget>& targets, D
   if (data.fixed_batch() > 1) {  // batches are all alike: the border moves to the next one in front
     fit_end -= (fit_end - options.begin) % data.fixed_batch();
     if (fit_end == options.begin)
-      fail(ErrorCode::kUsage, "the model takes {} samples at once: too few are left beside the held-out ones",
-           data.fixed_batch());
+      throw make_error(ErrorCode::kUsage,
+                       "the model takes {} samples at once: too few are left beside the held-out ones",
+                       data.fixed_batch())
+          .hint("give more samples, or free the batch: `pare surgeon set-shape`");
   }
   const std::int64_t batch = data.fixed_batch() > 0 ? data.fixed_batch()
                              : options.batch > 0    ? options.batch

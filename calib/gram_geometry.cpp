@@ -48,7 +48,9 @@ bool gram_geometry(const Graph& graph, const Node& node, GramGeometry& geometry)
 GramRows::GramRows(const GramGeometry& geometry, const Dims& dims, Layout layout)
     : geometry_(geometry), window_(geometry.window) {
   const std::size_t rank = dims.size();
-  if (rank == 0 || rank > kMostAxes) fail(ErrorCode::kUsage, "a tensor of {} axes as a layer's input", rank);
+  if (rank == 0 || rank > kMostAxes)
+    throw make_error(ErrorCode::kUsage, "a tensor of {} axes as a layer's input", rank)
+        .hint("leave the layer out (ignore, --exclude)");
   std::vector<std::int64_t> stride(rank, 1);
   for (std::size_t d = rank - 1; d > 0; --d) stride[d - 1] = stride[d] * dims[d];
   Dims logical = dims;
@@ -59,8 +61,10 @@ GramRows::GramRows(const GramGeometry& geometry, const Dims& dims, Layout layout
   const std::size_t axis = geometry.conv ? 1 : geometry.first_axis ? 0 : rank - 1;
   const std::int64_t channels = geometry.ins * geometry.groups;
   if ((geometry.conv && static_cast<int>(rank) != window_.axes() + 2) || logical[axis] != channels)
-    fail(ErrorCode::kUsage, "an input of shape {} for a layer of {} channels{}", to_string(logical), channels,
-         geometry.conv ? fmt::format(" and {} spatial axes", window_.axes()) : "");
+    throw make_error(ErrorCode::kUsage, "an input of shape {} for a layer of {} channels{}",
+                     to_string(logical), channels,
+                     geometry.conv ? fmt::format(" and {} spatial axes", window_.axes()) : "")
+        .hint("leave the layer out (ignore, --exclude)");
   column_stride_ = stride[axis];
   if (geometry.conv) {
     size_.assign(logical.begin() + 2, logical.end());

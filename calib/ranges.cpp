@@ -39,7 +39,9 @@ class Chooser {
       : stats_(stats), target_(target), format_(format_info(target.format)), density_(check(stats)) {
     symmetric_ = target.symmetric || !format_.is_integer();
     if (target.two_level && format_.dtype != DType::kE2M1)
-      fail(ErrorCode::kUsage, "two-level scales are for {}, not {}", pare::name(DType::kE2M1), format_.name);
+      throw make_error(ErrorCode::kUsage, "two-level scales are for {}, not {}", pare::name(DType::kE2M1),
+                       format_.name)
+          .hint("take format nvfp4 for activations with two levels of scales");
     if (symmetric_)
       grid_ = symmetric_grid(target);
     else if (format_.bits > 16)

@@ -120,7 +120,8 @@ std::string trt_cache_text(const TrtCache& cache) {
   std::string text = cache.header + "\n";
   for (const TrtCacheEntry& entry : cache.entries) {
     if (entry.tensor.empty() || entry.tensor.find_first_of("\r\n") != std::string::npos)
-      fail(ErrorCode::kUsage, "a calibration cache cannot hold the name '{}'", entry.tensor);
+      throw make_error(ErrorCode::kUsage, "a calibration cache cannot hold the name '{}'", entry.tensor)
+          .hint("rename the tensor: `pare surgeon rename --value OLD=NEW`");
     PARE_ASSERT(entry.scale >= 0 && std::isfinite(entry.scale));
     text += fmt::format("{}: {:08x}\n", entry.tensor, std::bit_cast<std::uint32_t>(entry.scale));
   }

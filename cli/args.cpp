@@ -235,7 +235,7 @@ void Args::parse(const std::vector<std::string>& arguments) {
     const std::string text = error.what();
     const std::size_t name = text.find(": "), value = text.find(" = ");
     if (name == std::string::npos || value == std::string::npos || value < name)
-      throw make_error(ErrorCode::kUsage, "{}", text).at("pare " + impl_->command);
+      throw make_error(ErrorCode::kUsage, "{}", text).at("pare " + impl_->command).hint(usage());
     throw make_error(ErrorCode::kUsage, "{} cannot be '{}'", text.substr(name + 2, value - name - 2),
                      text.substr(value + 3))
         .at("pare " + impl_->command)

@@ -38,9 +38,12 @@ class Bench final : public Command {
   }
 
   int run(Context& context) override {
-    if (contexts_ < 1 || contexts_ > 64) fail(ErrorCode::kUsage, "--contexts counts from 1 to 64");
+    if (contexts_ < 1 || contexts_ > 64)
+      throw make_error(ErrorCode::kUsage, "--contexts counts from 1 to 64").hint("for example --contexts 4");
     if ((batch_ < 1 && batch_ != kNotGiven) || warmup_ < 0 || iterations_ < 0)
-      fail(ErrorCode::kUsage, "--batch, --warmup and --iterations count: batch from 1, the others from 0");
+      throw make_error(ErrorCode::kUsage,
+                       "--batch, --warmup and --iterations count: batch from 1, the others from 0")
+          .hint("for example --batch 1 --warmup 3 --iterations 20");
     if (model_kind(path_) == ModelKind::kEngine) return bench_engine(context);
     if (batch_ == kNotGiven) batch_ = 1;
     if (context.options().device.rfind("cuda", 0) == 0)

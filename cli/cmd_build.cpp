@@ -67,7 +67,8 @@ class Build final : public Command {
   }
 
   int run(Context& context) override {
-    if (batch_ < 1) fail(ErrorCode::kUsage, "--batch counts from 1");
+    if (batch_ < 1)
+      throw make_error(ErrorCode::kUsage, "--batch counts from 1").hint("for example --batch 8");
     if (!plan_only_ && output_.empty())
       throw make_error(ErrorCode::kUsage, "no place for the engine").hint("add -o ENGINE, or --plan-only");
     for (const std::string& text : profiles_) profile_.push_back(parse_profile(text));
@@ -206,8 +207,7 @@ class Build final : public Command {
 
   // `old`: the engine of --refit, whose graph this must be.
   int build_for_cpu(Context& context, const Graph& open, const EngineFile& old) {
-    const InputShapes shapes = shapes_at(open, sizes_at(profile_, ProfilePoint::kOpt));
-    const std::vector<Tensor> inputs = synthetic_inputs(model_inputs(open), batch_, shapes, context.seed());
+    const auto inputs = random_inputs_at(open, profile_, ProfilePoint::kOpt, batch_, context.seed());
     EngineFile engine = build_cpu_engine(open, profile_, inputs, !fake_, context.pool());
     const auto same = [](const EngineRow& a, const EngineRow& b) { return a.name == b.name && a.op == b.op; };
     if (!refit_.empty() &&
@@ -237,10 +237,7 @@ class Build final : public Command {
       EngineOptions options;
       options.pool = &context.pool();
       Engine ready(std::move(written), options);
-      const auto most =
-          synthetic_inputs(model_inputs(open), batch_,
-                           shapes_at(open, sizes_at(profile_, ProfilePoint::kMax)), context.seed());
-      ready.run(most);
+      ready.run(random_inputs_at(open, profile_, ProfilePoint::kMax, batch_, context.seed()));
       measured = ready.main().memory().total();
     }
     print_layers(context, engine);

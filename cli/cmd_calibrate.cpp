@@ -9,7 +9,7 @@
 #include "graphsurgeon/graph_hash.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
-#include "recipes/plan_report.h"
+#include "recipes/quantize/values_to_watch.h"
 
 namespace pare {
 namespace {

@@ -29,6 +29,7 @@
 #include "recipes/quant_spec.h"
 #include "recipes/quantize/given_scales.h"
 #include "recipes/quantize/layer_journal.h"
+#include "recipes/quantize/values_to_watch.h"
 #include "recipes/stages.h"
 
 namespace pare {
@@ -107,7 +108,9 @@ class Quantize final : public Command {
     }
     if (alpha_ >= 0) spec_.alpha = alpha_;
     if (alpha_ > 1 || spec_.rank < 1)
-      fail(ErrorCode::kUsage, "{}", alpha_ > 1 ? "--alpha is a number from 0 to 1" : "--rank is at least 1");
+      throw make_error(ErrorCode::kUsage, "{}",
+                       alpha_ > 1 ? "--alpha is a number from 0 to 1" : "--rank is at least 1")
+          .hint("the default of both suits most models: leave them out");
     if (export_ == "gguf" && gguf_written_type(spec_.scheme) != nullptr) return as_ggml(context);
     QuantizeChoices choices = quantize_choices(spec_);
     try {

@@ -33,7 +33,8 @@ class SurgeonExtract final : public SurgeonVerb {
 
   int run(Context& context) override {
     if (options_.inputs.empty() && options_.outputs.empty())
-      fail(ErrorCode::kUsage, "give --inputs, --outputs or both: else it is the whole model");
+      throw make_error(ErrorCode::kUsage, "give --inputs, --outputs or both: else it is the whole model")
+          .hint("`pare inspect MODEL --layers` lists the names");
     Graph graph = open();
     const ExtractReport report = extract(graph, options_);
     say_nodes(context, report.nodes_before, report.nodes_after);

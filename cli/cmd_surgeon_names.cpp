@@ -12,7 +12,9 @@ std::pair<std::string, std::string> split_at_equals(const std::string& text, con
                                                     const char* form) {
   const std::size_t equals = text.rfind('=');
   if (equals == std::string::npos || equals == 0)
-    throw make_error(ErrorCode::kUsage, "'{}' is not of the form {}", text, form).at(option);
+    throw make_error(ErrorCode::kUsage, "'{}' is not of the form {}", text, form)
+        .at(option)
+        .hint("for example " + std::string(form));
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
@@ -29,7 +31,9 @@ class SurgeonSetShape final : public SurgeonVerb {
   }
 
   int run(Context& context) override {
-    if (shapes_.empty() && symbols_.empty()) fail(ErrorCode::kUsage, "give --input-shape or --dim");
+    if (shapes_.empty() && symbols_.empty())
+      throw make_error(ErrorCode::kUsage, "give --input-shape or --dim")
+          .hint("for example --input-shape image=1x3x224x224, or --dim batch=8");
     SetShapeOptions options;
     for (const std::string& text : shapes_) {
       const auto [input, sizes] = split_at_equals(text, "--input-shape", "NAME=1x3x224x224");
@@ -80,7 +84,7 @@ class SurgeonRename final : public SurgeonVerb {
         .option("--input", "OLD=NEW", inputs_, "inputs only")
         .option("--output-name", "OLD=NEW", outputs_, "outputs only")
         .option("--node", "OLD=NEW", nodes_, "nodes")
-        .example("pare surgeon rename resnet.onnx --value 're:^/([0-9]+)/=block$1.' -o named.onnx");
+        .example("pare surgeon rename resnet.onnx --value 're:/([0-9]+)/(.*)=block$1.$2' -o named.onnx");
   }
 
   int run(Context& context) override {
@@ -92,7 +96,9 @@ class SurgeonRename final : public SurgeonVerb {
     take(RenameWhat::kInput, inputs_);
     take(RenameWhat::kOutput, outputs_);
     take(RenameWhat::kNode, nodes_);
-    if (renamings.empty()) fail(ErrorCode::kUsage, "give --value, --input, --output-name or --node");
+    if (renamings.empty())
+      throw make_error(ErrorCode::kUsage, "give --value, --input, --output-name or --node")
+          .hint("for example --value OLD=NEW; `pare inspect MODEL --layers` lists the names");
     Graph graph = open();
     Json list = Json::array();
     const std::vector<Renamed> renamed = rename(graph, renamings);

@@ -137,7 +137,9 @@ std::vector<Tensor> input_arrays(const std::vector<WantedInput>& wanted, const c
   for (const std::string& text : given) {
     const std::size_t equals = text.rfind('=');
     if (equals == std::string::npos || equals == 0)
-      throw make_error(ErrorCode::kUsage, "'{}' is not of the form NAME=FILE.npy", text).at("--input");
+      throw make_error(ErrorCode::kUsage, "'{}' is not of the form NAME=FILE.npy", text)
+          .at("--input")
+          .hint("`pare inspect MODEL` lists the inputs");
     const std::string name = text.substr(0, equals);
     std::size_t index = 0;
     while (index < names.size() && names[index] != name) ++index;
@@ -170,7 +172,9 @@ std::vector<Tensor> engine_inputs(const EnginePlan& plan, const std::vector<std:
 
 std::pair<std::string, Dims> parse_input_shape(const std::string& text) {
   const auto refuse = [&] {
-    throw make_error(ErrorCode::kUsage, "'{}' is not of the form NAME=1x3x224x224", text).at("--input-shape");
+    throw make_error(ErrorCode::kUsage, "'{}' is not of the form NAME=1x3x224x224", text)
+        .at("--input-shape")
+        .hint("`pare inspect MODEL` lists the inputs");
   };
   const std::size_t equals = text.rfind('=');
   if (equals == std::string::npos || equals == 0) refuse();

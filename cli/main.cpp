@@ -42,7 +42,8 @@ Json& Context::document() { return *document_; }
 
 void write_stdout(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    fail(ErrorCode::kDevice, "cannot write to stdout: {}", std::strerror(errno));
+    throw make_error(ErrorCode::kDevice, "cannot write to stdout: {}", std::strerror(errno))
+        .hint("is the disk full, or the reader gone?");
 }
 
 void Context::print(const std::string& text) {

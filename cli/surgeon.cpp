@@ -11,7 +11,7 @@ namespace pare {
 
 void SurgeonVerb::declare(Args& args) {
   args.positional("MODEL", path_, "ONNX file")
-      .option("-o,--output", "OUT", output_, "where to write the result");
+      .option("-o,--output", "OUT", output_, "where to write the result; left out with --dry-run");
   declare_verb(args);
   args.option("--opset", "N", opset_, "ONNX opset of the result (default: the input's)", "export.opset")
       .flag("--dry-run", dry_run_, "only say what would change");

@@ -107,8 +107,9 @@ class AudioSource : public Source {
                          to_string(clip.dims()))
             .hint("a clip is int16 or float32 of one dimension: one channel");
       if (!clips_.empty() && clip.dtype() != clips_.front().dtype())
-        fail(ErrorCode::kUsage, "'{}' is {}, but '{}' is {}", path, name(clip.dtype()), files_.front(),
-             name(clips_.front().dtype()));
+        throw make_error(ErrorCode::kUsage, "'{}' is {}, but '{}' is {}", path, name(clip.dtype()),
+                         files_.front(), name(clips_.front().dtype()))
+            .hint("convert the clips to one type");
       starts_.push_back(count_);
       count_ += clip.size() / frame_;
       clips_.push_back(std::move(clip));

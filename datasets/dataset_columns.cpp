@@ -58,7 +58,9 @@ Tensor filled(const std::string& input, DType type, const Dims& dims, double val
   convert(wide.view(), tensor.view());
   convert(tensor.view(), back.view());
   if (!is_float(type) && !equal_bytes(back, wide))
-    fail(ErrorCode::kUsage, "constants: '{}' is {}, which cannot hold {}", input, name(type), value);
+    throw make_error(ErrorCode::kUsage, "constants: '{}' is {}, which cannot hold {}", input, name(type),
+                     value)
+        .hint("give a value of the input's type");
   return tensor;
 }
 
@@ -181,7 +183,9 @@ void Dataset::add_fixed(const InputSpec& wanted) {
 void Dataset::load_widths() {
   widths_ = load_labels(spec_.width_from, *source_).numbers;
   if (widths_.empty())
-    fail(ErrorCode::kUsage, "width_from: '{}' holds texts, and widths are whole numbers", spec_.width_from);
+    throw make_error(ErrorCode::kUsage, "width_from: '{}' holds texts, and widths are whole numbers",
+                     spec_.width_from)
+        .hint("name an input of whole numbers");
 }
 
 void Dataset::check_column(const Source::Column& column, const InputSpec& wanted) {
@@ -237,8 +241,9 @@ void Dataset::check_column(const Source::Column& column, const InputSpec& wanted
       if (mine.by_width.count(widths_[row]) != 0) continue;
       Dims narrow = column.sample;
       if (widths_[row] < 1 || widths_[row] > narrow[axis])
-        fail(ErrorCode::kUsage, "width_from gives {} for sample {}, and a sample is {} wide", widths_[row],
-             row, narrow[axis]);
+        throw make_error(ErrorCode::kUsage, "width_from gives {} for sample {}, and a sample is {} wide",
+                         widths_[row], row, narrow[axis])
+            .hint("a width lies between 1 and the width of what is stored");
       narrow[axis] = widths_[row];
       mine.by_width[widths_[row]] = make_preprocess(spec, column.dtype, narrow, true, arithmetic);
     }
@@ -283,8 +288,9 @@ void Dataset::check_column(const Source::Column& column, const InputSpec& wanted
       for (const InputSpec& other : inputs_)
         for (std::size_t e = 1; !symbol.empty() && e < other.shape.dims.size(); ++e)
           if (other.shape.dims[e].symbol == symbol && other.shape.dims[e].value != sample[d])
-            fail(ErrorCode::kUsage, "wrong shape: '{}' is {} in '{}', but {} in '{}'", symbol, sample[d],
-                 wanted.name, other.shape.dims[e].value, other.name);
+            throw make_error(ErrorCode::kUsage, "wrong shape: '{}' is {} in '{}', but {} in '{}'", symbol,
+                             sample[d], wanted.name, other.shape.dims[e].value, other.name)
+                .hint("dimensions of one name are of one size: cut or pad one of the inputs");
     }
     if (wanted.shape.dims[0].known()) {
       if (fixed_batch_ > 0 && fixed_batch_ != wanted.shape.dims[0].value)

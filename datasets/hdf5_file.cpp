@@ -10,11 +10,14 @@
 #include "engine/base/error.h"
 #include "engine/base/limits.h"
 #include "engine/base/mapped_file.h"
+#include "engine/base/reader_hints.h"
 
 namespace pare {
 
 namespace {
 
+constexpr ReaderHints kHints = {"the file is cut short or damaged: write or copy it again",
+                                "write plain datasets of numbers: h5py.File(path, 'w')[name] = array"};
 constexpr int kSeconds = 600;                   // of processor time for one read
 constexpr std::size_t kAnswerBytes = 64 << 20;  // names and shapes of all columns
 constexpr std::size_t kMaxColumns = 65536;
@@ -161,7 +164,9 @@ class SharedMemory {
  public:
   explicit SharedMemory(std::size_t bytes) : bytes_(bytes) {
     memory_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory_ == MAP_FAILED) fail(ErrorCode::kDevice, "no memory for {} bytes", bytes);
+    if (memory_ == MAP_FAILED)
+      throw make_error(ErrorCode::kDevice, "no memory for {} bytes", bytes)
+          .hint("a smaller batch needs less memory");
   }
   ~SharedMemory() { munmap(memory_, bytes_); }
   SharedMemory(const SharedMemory&) = delete;
@@ -225,7 +230,10 @@ class Hdf5Source : public Source {
       const std::size_t bytes = piece.size() * sample;
       if (bytes == 0) continue;
       const SharedMemory shared(bytes);
-      run_isolated("'" + path_ + "'", 0, kSeconds, [&] { return read_rows(path_, c, piece, shared.data()); });
+      with_hints(kHints, [&] {
+        run_isolated("'" + path_ + "'", 0, kSeconds,
+                     [&] { return read_rows(path_, c, piece, shared.data()); });
+      });
       std::memcpy(out, shared.data(), bytes);
       out += bytes;
     }

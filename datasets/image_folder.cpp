@@ -7,11 +7,14 @@
 #include "engine/base/limits.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
+#include "engine/base/reader_hints.h"
 
 namespace pare {
 
 namespace {
 
+constexpr ReaderHints kHints = {"take the image out of the folder, or convert or copy it again",
+                                "convert the image to JPEG or PNG"};
 constexpr int kMaxFolderDepth = 16;
 constexpr std::size_t kMaxFiles = 50'000'000;
 
@@ -51,7 +54,7 @@ class ImageSource : public Source {
     channels_ = spec.channels == "gray" ? 1 : 3;
     const MappedFile first(full_path(0));
     const Image size =
-        with_context("reading " + full_path(0), [&] { return read_image_size(first.bytes()); });
+        with_context("reading " + full_path(0), kHints, [&] { return read_image_size(first.bytes()); });
     height_ = size.height;
     width_ = size.width;
     final_sides(height_, width_);
@@ -91,7 +94,7 @@ class ImageSource : public Source {
 
   Image load(std::int64_t row) const {
     const std::string path = full_path(row);
-    return with_context("reading " + path, [&] {
+    return with_context("reading " + path, kHints, [&] {
       const MappedFile file(path);
       Image image = decode_image(file.bytes(), static_cast<int>(channels_));
       std::int64_t height = image.height, width = image.width;

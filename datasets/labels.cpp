@@ -74,7 +74,8 @@ std::vector<std::int64_t> by_name(const std::vector<Line>& lines, const Source& 
   std::map<std::string, std::int64_t> labels;
   for (const Line& line : lines)
     if (!labels.emplace(line.name, line.label).second)
-      fail(ErrorCode::kBadFile, "{}: '{}' has two labels", path, line.name);
+      throw make_error(ErrorCode::kBadFile, "{}: '{}' has two labels", path, line.name)
+          .hint("keep one of the lines");
   std::vector<std::int64_t> result;
   for (std::int64_t row = 0; row < source.count(); ++row) {
     const auto found = labels.find(source.row_name(row));

@@ -8,11 +8,14 @@
 #include "engine/base/byte_reader.h"
 #include "engine/base/limits.h"
 #include "engine/base/mapped_file.h"
+#include "engine/base/reader_hints.h"
 
 namespace pare {
 
 namespace {
 
+constexpr ReaderHints kHints = {"the file is cut short or damaged: write it again with numpy.save",
+                                "write it with numpy.save, of bool, integers or floats"};
 constexpr std::string_view kMagic = "\x93NUMPY";
 
 struct TypeCode {
@@ -169,7 +172,7 @@ void to_c_order(const std::byte* from, std::byte* to, const Dims& dims, std::siz
 }  // namespace
 
 NpyHeader parse_npy_header(std::span<const std::byte> file, const std::string& what) {
-  return with_context("reading " + what, [&] {
+  return with_context("reading " + what, kHints, [&] {
     if (file.empty()) fail(ErrorCode::kBadFile, "{}: the file is empty", what);
     ByteReader reader(file);
     if (file.size() < kMagic.size() || reader.take_text(kMagic.size(), "magic") != kMagic)

@@ -9,11 +9,14 @@
 #include "engine/base/byte_reader.h"
 #include "engine/base/limits.h"
 #include "engine/base/mapped_file.h"
+#include "engine/base/reader_hints.h"
 
 namespace pare {
 
 namespace {
 
+constexpr ReaderHints kHints = {"the archive is cut short or damaged: write it again with numpy.savez",
+                                "write it with numpy.savez or numpy.savez_compressed"};
 constexpr std::uint32_t kEndMagic = 0x06054b50, kEnd64Magic = 0x06064b50, kLocator64Magic = 0x07064b50,
                         kEntryMagic = 0x02014b50, kLocalMagic = 0x04034b50;
 constexpr std::uint16_t kStored = 0, kDeflated = 8;
@@ -169,7 +172,7 @@ std::uint32_t crc_of(std::span<const std::byte> bytes) {
 
 std::vector<NamedTensor> parse_npz(std::span<const std::byte> file, const std::shared_ptr<const void>& owner,
                                    const std::string& what) {
-  return with_context("reading " + what, [&] {
+  return with_context("reading " + what, kHints, [&] {
     const Directory directory = read_directory(file, find_end(file));
     ByteReader reader(file);
     reader.seek(directory.offset, "the archive's directory");

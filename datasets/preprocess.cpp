@@ -89,7 +89,8 @@ ArithmeticRow arithmetic_row_for(DType type) {
     case DType::kF64:
       return arithmetic_row<double>;
     default:
-      fail(ErrorCode::kUnsupported, "data of type {} cannot be scaled", name(type));
+      throw make_error(ErrorCode::kUnsupported, "data of type {} cannot be scaled", name(type))
+          .hint("save the data as integers or floats of up to 64 bits");
   }
 }
 
@@ -107,7 +108,9 @@ std::vector<float> per_channel(const char* key, const std::vector<double>& value
   for (std::size_t c = 0; c < all.size() && !values.empty(); ++c) {
     all[c] = static_cast<float>(values[values.size() > 1 ? c : 0]);
     if (!std::isfinite(all[c]) || (otherwise == 1 && all[c] == 0))
-      fail(ErrorCode::kUsage, "'{}': {} is not usable in float32", key, values[values.size() > 1 ? c : 0]);
+      throw make_error(ErrorCode::kUsage, "'{}': {} is not usable in float32", key,
+                       values[values.size() > 1 ? c : 0])
+          .hint("give a number between 1e-38 and 1e38");
   }
   return all;
 }
@@ -141,9 +144,10 @@ Preprocess make_preprocess(const DatasetSpec& spec, DType dtype, const Dims& sam
   }
   if (spec.channels == "bgr" && spec.layout != DataLayout::kUnset && image) {
     if (p.channels != 3)
-      fail(ErrorCode::kUsage,
-           "channels=bgr is for three channels, but the data has {} (sample {}, layout={})", p.channels,
-           to_string(sample), name(spec.layout));
+      throw make_error(ErrorCode::kUsage,
+                       "channels=bgr is for three channels, but the data has {} (sample {}, layout={})",
+                       p.channels, to_string(sample), name(spec.layout))
+          .hint("leave channels away, or give layout= so that three channels are found");
     p.reverse_channels = true;
   }
   if (spec.alpha && image) {
@@ -160,7 +164,8 @@ Preprocess make_preprocess(const DatasetSpec& spec, DType dtype, const Dims& sam
 
   const ArithmeticRow row = arithmetic_row_for(dtype);
   p.scale = static_cast<float>(spec.scale.value_or(1.0));
-  if (!std::isfinite(p.scale) || p.scale == 0) fail(ErrorCode::kUsage, "'scale' is not usable in float32");
+  if (!std::isfinite(p.scale) || p.scale == 0)
+    throw make_error(ErrorCode::kUsage, "'scale' is not usable in float32").hint("for example scale=1/255");
   p.mean = per_channel("mean", spec.mean, 0, p.channels, image);
   p.std = per_channel("std", spec.std, 1, p.channels, image);
   if (dtype == DType::kU8) {

@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
+#include "engine/base/reader_hints.h"
 
 namespace pare {
 
@@ -85,17 +86,10 @@ std::string kind_of(const DatasetSpec& spec) {
           "another name give kind=");
 }
 
-}  // namespace
+constexpr ReaderHints kHints = {"the file is cut short or damaged: write or copy it again",
+                                "docs/datasets.md lists the kinds of data that are read"};
 
-std::unique_ptr<Source> array_source(std::vector<NamedTensor> arrays, const std::string& what) {
-  return std::make_unique<ArraySource>(std::move(arrays), what);
-}
-
-std::unique_ptr<Source> open_source(const DatasetSpec& spec) {
-  if (spec.path.empty())
-    throw make_error(ErrorCode::kUsage, "the data set has no path")
-        .hint("give the file or folder of the samples; nothing is ever calibrated on made-up data");
-  const std::string kind = kind_of(spec);
+std::unique_ptr<Source> open_kind(const std::string& kind, const DatasetSpec& spec) {
   if (kind == "npy") {
     std::vector<NamedTensor> arrays;
     arrays.push_back({"", read_npy(spec.path)});
@@ -110,6 +104,19 @@ std::unique_ptr<Source> open_source(const DatasetSpec& spec) {
     throw make_error(ErrorCode::kUsage, "generated data is only for `pare bench`")
         .hint("calibration and evaluation need real samples");
   throw make_error(ErrorCode::kUnsupported, "data sets of kind '{}' are not read by this version", kind);
+}
+
+}  // namespace
+
+std::unique_ptr<Source> array_source(std::vector<NamedTensor> arrays, const std::string& what) {
+  return std::make_unique<ArraySource>(std::move(arrays), what);
+}
+
+std::unique_ptr<Source> open_source(const DatasetSpec& spec) {
+  if (spec.path.empty())
+    throw make_error(ErrorCode::kUsage, "the data set has no path")
+        .hint("give the file or folder of the samples; nothing is ever calibrated on made-up data");
+  return with_hints(kHints, [&] { return open_kind(kind_of(spec), spec); });
 }
 
 }  // namespace pare

@@ -68,8 +68,9 @@ std::int64_t parse_count(const std::string& key, const std::string& text, std::i
   const char* end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, value);
   if (result.ec != std::errc() || result.ptr != end || value < lowest)
-    fail(ErrorCode::kUsage, "data set key '{}': '{}' is not a whole number of at least {}", key, text,
-         lowest);
+    throw make_error(ErrorCode::kUsage, "data set key '{}': '{}' is not a whole number of at least {}", key,
+                     text, lowest)
+        .hint("for example " + key + "=" + std::to_string(std::max<std::int64_t>(lowest, 1)));
   return value;
 }
 
@@ -119,7 +120,9 @@ double parse_number(const std::string& key, const std::string& text) {
   if (slash == std::string::npos) return parse_decimal(key, trimmed(text));
   const double above = parse_decimal(key, trimmed(text.substr(0, slash)));
   const double below = parse_decimal(key, trimmed(text.substr(slash + 1)));
-  if (below == 0) fail(ErrorCode::kUsage, "data set key '{}': '{}' divides by zero", key, text);
+  if (below == 0)
+    throw make_error(ErrorCode::kUsage, "data set key '{}': '{}' divides by zero", key, text)
+        .hint("for example 1/255");
   return above / below;
 }
 
@@ -163,13 +166,17 @@ void set_dataset_key(DatasetSpec& spec, const std::string& key, const std::strin
       if (word == entry.first) spec.layout = entry.second;
   } else if (key == "scale") {
     spec.scale = parse_number(key, value);
-    if (*spec.scale == 0) fail(ErrorCode::kUsage, "data set key 'scale' is 0: all inputs would be the same");
+    if (*spec.scale == 0)
+      throw make_error(ErrorCode::kUsage, "data set key 'scale' is 0: all inputs would be the same")
+          .hint("for example scale=1/255, or leave it away");
   } else if (key == "mean") {
     spec.mean = numbers();
   } else if (key == "std") {
     spec.std = numbers();
     for (const double number : spec.std)
-      if (number == 0) fail(ErrorCode::kUsage, "data set key 'std' has a 0, by which would be divided");
+      if (number == 0)
+        throw make_error(ErrorCode::kUsage, "data set key 'std' has a 0, by which would be divided")
+            .hint("the standard deviations that the model was trained with, as in std=[0.229,0.224,0.225]");
   } else if (key == "resize") {
     spec.resize = parse_sides(key, value);
   } else if (key == "crop") {
@@ -261,7 +268,8 @@ DatasetSpec parse_data_argument(const std::string& text) {
       throw make_error(ErrorCode::kUsage, "'{}' in the data argument is not key=value", part)
           .hint("lists stand in brackets: mean=[0.485,0.456,0.406]");
     const std::string key = trimmed(part.substr(0, equals));
-    if (!seen.insert(key).second) fail(ErrorCode::kUsage, "data set key '{}' is given twice", key);
+    if (!seen.insert(key).second)
+      throw make_error(ErrorCode::kUsage, "data set key '{}' is given twice", key).hint("give it once");
     set_dataset_key(spec, key, trimmed(part.substr(equals + 1)));
   }
   return spec;

@@ -28,7 +28,8 @@ StateFeed::StateFeed(const Dataset& data, const Graph& graph) {
   for (std::size_t i = 0; i < is_state.size(); ++i)
     if (!is_state[i]) results_.push_back(i);
   if (results_.empty() && !pairs_.empty())
-    fail(ErrorCode::kUsage, "feedback takes all outputs of the model: nothing is left to look at");
+    throw make_error(ErrorCode::kUsage, "feedback takes all outputs of the model: nothing is left to look at")
+        .hint("leave one output out of feedback");
 }
 
 std::vector<Tensor> StateFeed::run(Session& session, const Batch& batch) {
@@ -41,8 +42,10 @@ std::vector<Tensor> StateFeed::run(Session& session, const Batch& batch) {
     const Tensor& next = outputs[pair.output];
     const Tensor& now = inputs[pair.input];
     if (next.dims() != now.dims() || next.dtype() != now.dtype())
-      fail(ErrorCode::kUsage, "feedback: '{}' went in as {} {} and comes back as {} {}", pair.name,
-           name(now.dtype()), to_string(now.dims()), name(next.dtype()), to_string(next.dims()));
+      throw make_error(ErrorCode::kUsage, "feedback: '{}' went in as {} {} and comes back as {} {}",
+                       pair.name, name(now.dtype()), to_string(now.dims()), name(next.dtype()),
+                       to_string(next.dims()))
+          .hint("name the output that the model means for this input");
     pair.state = next;
   }
   for (const std::size_t i : results_) kept.push_back(std::move(outputs[i]));

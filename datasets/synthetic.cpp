@@ -64,11 +64,14 @@ std::vector<Tensor> synthetic_inputs(const std::vector<InputSpec>& model, std::i
           fill_bits<std::uint64_t>(tensor, random);
           break;
         default:
-          fail(ErrorCode::kUnsupported, "no generated data of type {} for '{}'", name(input.dtype),
-               input.name);
+          throw make_error(ErrorCode::kUnsupported, "no generated data of type {} for '{}'",
+                           name(input.dtype), input.name)
+              .hint("measure with real samples: --data");
       }
     } else {
-      fail(ErrorCode::kUnsupported, "no generated data of type {} for '{}'", name(input.dtype), input.name);
+      throw make_error(ErrorCode::kUnsupported, "no generated data of type {} for '{}'", name(input.dtype),
+                       input.name)
+          .hint("measure with real samples: --data");
     }
     tensors.push_back(std::move(tensor));
   }

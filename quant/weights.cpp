@@ -53,7 +53,9 @@ Tensor scale_tensor(const GridFormat& format, const Grid& grid, const ScalePlace
   // Scales rounded to 16 bits for checkpoint files are float32 in a graph.
   if (format_info(format.scales).bits >= 16) return places.floats(written);
   const FormatInfo& info = format_info(format.scales);
-  if (info.bits != 8) fail(ErrorCode::kUnsupported, "scales in {} are not written", name(format.scales));
+  if (info.bits != 8)
+    throw make_error(ErrorCode::kUnsupported, "scales in {} are not written", name(format.scales))
+        .hint("take another scheme: `pare ops --formats` lists them");
   std::vector<std::uint8_t> bytes(written.size());
   info.encode(written.data(), bytes.data(), static_cast<std::int64_t>(written.size()));
   return places.codes(format.scales, bytes);
@@ -62,7 +64,8 @@ Tensor scale_tensor(const GridFormat& format, const Grid& grid, const ScalePlace
 Tensor zero_tensor(const GridFormat& format, const Grid& grid, const ScalePlaces& places) {
   if (grid.zero_points.empty()) return {};
   if (format_info(format.codes).bits > 8)
-    fail(ErrorCode::kUnsupported, "zero points in {} are not written", name(format.codes));
+    throw make_error(ErrorCode::kUnsupported, "zero points in {} are not written", name(format.codes))
+        .hint("take symmetric weights");
   std::vector<std::uint8_t> bytes(grid.zero_points.size());
   const auto mask = static_cast<std::uint8_t>((1u << format_info(format.codes).bits) - 1);
   std::transform(grid.zero_points.begin(), grid.zero_points.end(), bytes.begin(),

@@ -11,7 +11,6 @@
 #include "recipes/blocks/journal_size.h"
 #include "recipes/blocks/quantize_blocks.h"
 #include "recipes/forecast.h"
-#include "recipes/plan_report.h"
 #include "recipes/stages.h"
 
 namespace pare {

@@ -1,11 +1,16 @@
 #include "recipes/build_stage.h"
 
+#include <chrono>
+
 #include "engine/base/error.h"
+#include "engine/base/memory.h"
 #include "engine/base/paths.h"
 #include "engine/build/choose_plan.h"
 #include "engine/build/cpu_engine.h"
 #include "engine/build/engine.h"
+#include "engine/build/lower/lower_cpu.h"
 #include "engine/build/plan/memory_plan.h"
+#include "engine/run/session.h"
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
 
@@ -13,6 +18,21 @@ namespace pare {
 namespace {
 
 constexpr const char* kFile = "model.engine";
+
+// A build for the CPU runs the model so often: once for its shapes, six times for the times of its layers,
+// once read back.
+constexpr double kRunsOfABuild = 8;
+// Without a cache one plan of ResNet-50 takes about 28 s: 54 products, of which 28 differ; from a cache 2 s.
+// Up to three plans are compared (docs/performance-gpu.md).
+constexpr double kSecondsALayer = 0.5, kPlansCompared = 2.5, kSecondsFromCache = 2;
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+bool names_a_product(const std::string& op) {
+  return op == "Conv" || op == "ConvTranspose" || op == "MatMul" || op == "Gemm";
+}
 
 std::uint64_t seed_of(const Recipe& r) { return static_cast<std::uint64_t>(r.seed); }
 
@@ -68,13 +88,10 @@ class EngineBuild {
 
   void run() {
     const bool quantized = recipe_.quantize.has_value();
-    Graph model = quantized ? state_.written() : state_.graph();
+    const Graph open = opened(quantized ? state_.written() : state_.graph());
     const std::string path =
         quantized ? state_.folder().file("model.onnx") : recipe_.resolve(recipe_.model.path);
-    clean_graph(model);
-    Graph open = open_sizes(model, 1, {}, profile_);
-    clean_graph(open);  // shapes that are numbers now: what is computed from them folds
-    const EngineProvenance from = provenance(state_, model, path);
+    const EngineProvenance from = provenance(state_, open, path);
     const std::int64_t predicted = backend_ != nullptr ? for_device(open, from) : for_cpu(open, from);
     const std::string file = state_.folder().file(kFile);
     write_engine(file, engine_);
@@ -88,14 +105,65 @@ class EngineBuild {
     report_engine(state_.report, engine_, predicted, ready.main().memory().total());
   }
 
+  BuildForecast forecast(const Graph& model) const {
+    return backend_ != nullptr ? forecast_for_device(model) : forecast_for_cpu(model);
+  }
+
  private:
+  bool as_asked() const { return precision_.as_asked || spec_.precision == "as_quantized"; }
+
   void say(const std::string& text) const {
     if (state_.options().message) state_.options().message(text);
   }
 
+  // The model with the sizes of the profile open, and what folds once the others are numbers.
+  Graph opened(Graph model) const {
+    clean_graph(model);
+    Graph open = open_sizes(model, 1, {}, profile_);
+    clean_graph(open);
+    return open;
+  }
+
   std::vector<Tensor> inputs_at(const Graph& open, ProfilePoint point) const {
-    return synthetic_inputs(model_inputs(open), 1, shapes_at(open, sizes_at(profile_, point)),
-                            seed_of(recipe_));
+    return random_inputs_at(open, profile_, point, 1, seed_of(recipe_));
+  }
+
+  BuildForecast forecast_for_cpu(const Graph& model) const {
+    restart_recent_peak();
+    const auto before = static_cast<double>(current_anonymous_bytes());
+    Clock::time_point start = Clock::now();
+    const Graph open = opened(model);
+    LowerOptions lower;
+    lower.integer = true;
+    const Lowered lowered = lower_for_cpu(open, lower);
+    const double lowering = since(start);
+    SessionOptions options;
+    options.pool = &state_.pool();
+    options.only_invariant = true;
+    Session session(lowered.graph, options);
+    const std::vector<Tensor> inputs = inputs_at(open, ProfilePoint::kOpt);
+    session.run(inputs);  // packs weights
+    start = Clock::now();
+    session.run(inputs);
+    double weights = 0;
+    for (std::size_t i = 0; i < lowered.graph->value_count(); ++i)
+      weights += static_cast<double>(lowered.graph->value(static_cast<ValueId>(i)).constant.bytes());
+    BuildForecast forecast;
+    forecast.seconds = lowering + kRunsOfABuild * since(start);
+    // Layers are timed in a session of their own, which packs weights, too.
+    forecast.bytes = static_cast<double>(recent_peak_anonymous_bytes()) - before + 2 * weights;
+    return forecast;
+  }
+
+  BuildForecast forecast_for_device(const Graph& model) const {
+    BuildForecast forecast;
+    std::size_t layers = 0;
+    for (const NodeId id : model.nodes()) layers += names_a_product(model.node(id).op) ? 1 : 0;
+    const bool cached = !spec_.timing_cache.empty() && path_exists(recipe_.resolve(spec_.timing_cache));
+    forecast.seconds = cached ? kSecondsFromCache
+                              : kSecondsFromCache + kSecondsALayer * static_cast<double>(layers) *
+                                                        (as_asked() ? 1 : kPlansCompared);
+    return forecast;
   }
 
   std::int64_t for_cpu(const Graph& open, const EngineProvenance& from) {
@@ -117,7 +185,7 @@ class EngineBuild {
     choose.tune.cache = &cache_;
     choose.tune.require_cached = spec_.require_cached_tactics;
     choose.tune.log = [this](const std::string& text) { say(text); };
-    choose.as_asked = precision_.as_asked || spec_.precision == "as_quantized";
+    choose.as_asked = as_asked();
     choose.inputs = [this](const EnginePlan& plan) { return random_engine_inputs(plan, seed_of(recipe_)); };
     choose.say = choose.tune.log;
     Graph graph = open;
@@ -154,6 +222,15 @@ class EngineBuild {
 std::vector<std::string> run_build(RunState& state) {
   EngineBuild(state).run();
   return {kFile};
+}
+
+BuildForecast forecast_build(RunState& state, const Graph& model) {
+  return EngineBuild(state).forecast(model);
+}
+
+std::vector<Tensor> random_inputs_at(const Graph& open, const ShapeProfile& profile, ProfilePoint point,
+                                     std::int64_t batch, std::uint64_t seed) {
+  return synthetic_inputs(model_inputs(open), batch, shapes_at(open, sizes_at(profile, point)), seed);
 }
 
 void clean_graph(Graph& graph) {

@@ -13,7 +13,7 @@
 #include "eval/evaluate.h"
 #include "eval/report_render.h"
 #include "quant/placement/activation.h"
-#include "recipes/plan_report.h"
+#include "recipes/build_stage.h"
 #include "recipes/quantize/layer_grams.h"
 #include "recipes/quantize/quantize_model.h"
 #include "recipes/quantize/solve_weights.h"
@@ -247,6 +247,14 @@ Arithmetic arithmetic_of(const std::string& name) {
 
 }  // namespace
 
+// What stage `build` adds, behind all others.
+void add_build(RunState& state, const Graph& model, double before, Forecast& forecast) {
+  if (!state.recipe().build) return;
+  const BuildForecast build = forecast_build(state, model);
+  forecast.seconds += build.seconds;
+  forecast.anonymous_bytes = std::max(forecast.anonymous_bytes, before + build.bytes + kBesides);
+}
+
 Forecast forecast_run(RunState& state) {
   const Recipe& r = state.recipe();
   if (r.quantize && r.quantize->blocks) return forecast_blocks(state);
@@ -254,13 +262,17 @@ Forecast forecast_run(RunState& state) {
   const bool evaluates = r.quantize && r.evaluate;
   Forecast forecast;
   forecast.anonymous_bytes = static_cast<double>(current_anonymous_bytes());
-  if (!calibrates && !evaluates) return forecast;
+  const double before = forecast.anonymous_bytes;
+  if (!calibrates && !evaluates && !r.build) return forecast;
   const Graph& graph = state.graph();
-  const double before = static_cast<double>(current_anonymous_bytes());
   const Clock::time_point begin = Clock::now();
   std::size_t sites = 0;
   const Graph candidate = r.quantize ? stand_in(graph, fitted_choices(r).spec, state.pool(), sites) : graph;
   const double weights_seconds = since(begin);
+  if (!calibrates && !evaluates) {
+    add_build(state, candidate, before, forecast);
+    return forecast;
+  }
   const DatasetSpec data_spec = resolved_dataset(r, evaluates ? r.evaluate->data : r.calibrate->data);
   EvaluateOptions options;
   options.pool = &state.pool();
@@ -336,6 +348,7 @@ Forecast forecast_run(RunState& state) {
   }
   forecast.anonymous_bytes = peak + kBesides + kBytesOfStatistics * static_cast<double>(sites);
   forecast.seconds = seconds;
+  add_build(state, candidate, before, forecast);
   return forecast;
 }
 

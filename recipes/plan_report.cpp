@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
 #include "eval/report_render.h"
 #include "recipes/blocks/quantize_blocks.h"
-#include "recipes/quant_spec.h"
 
 namespace pare {
 namespace {
@@ -227,66 +225,6 @@ std::string chosen_name(const QuantizeOutcome& outcome, const QuantizeSpec& reci
   return recipe.activations.calibrator.empty() || recipe.activations.calibrator == "auto"
              ? "mse"
              : recipe.activations.calibrator;
-}
-
-QuantizeChoices quantize_choices(const QuantizeSpec& recipe) {
-  QuantizeChoices choices;
-  choices.spec = quant_spec(recipe);
-  if (!recipe.activations.calibrator.empty()) choices.calibrator = recipe.activations.calibrator;
-  choices.alpha = recipe.alpha;
-  choices.rank = recipe.rank;
-  choices.inputs = recipe.inputs;
-  choices.objective = recipe.objective;
-  if (recipe.output_damp) choices.solve.layer.output_damp = *recipe.output_damp;
-  choices.scaling = recipe.scaling;
-  choices.rotate = recipe.rotate;
-  choices.bias_correction = recipe.bias_correction;
-  if (recipe.damp) choices.solve.layer.damp = *recipe.damp;
-  if (recipe.act_order)
-    choices.solve.layer.order =
-        *recipe.act_order ? quant::ColumnOrder::kDiagonal : quant::ColumnOrder::kNatural;
-  if (recipe.column_order == "natural") choices.solve.layer.order = quant::ColumnOrder::kNatural;
-  if (recipe.column_order == "group_aware") choices.solve.layer.order = quant::ColumnOrder::kGroupAware;
-  for (const double percent : recipe.percentiles)
-    if (std::find(choices.percentiles.begin(), choices.percentiles.end(), percent) ==
-        choices.percentiles.end())
-      choices.percentiles.push_back(percent);
-  return choices;
-}
-
-std::vector<CalibratedValue> calibrated_values(const Graph& graph, const quant::Spec* spec,
-                                               bool per_channel) {
-  std::map<std::pair<SubgraphPath, ValueId>, CalibratedValue> known;
-  const auto add = [&](const quant::Spec& one) {
-    for (const CalibratedValue& request : values_to_watch(graph, one)) {
-      const auto [place, fresh] = known.emplace(std::make_pair(request.path, request.id), request);
-      if (fresh) continue;
-      if (place->second.channel_axis < 0) place->second.channel_axis = request.channel_axis;
-      place->second.channel_histograms |= request.channel_histograms;
-    }
-  };
-  if (spec != nullptr) {
-    bool attends = !spec->kv_cache.active();
-    for (const NodeId id : graph.nodes()) attends = attends || graph.node(id).is("Attention");
-    if (!attends)
-      throw make_error(ErrorCode::kUnsupported, "the model has no Attention operator, so no keys and values")
-          .at("quantize.kv_cache")
-          .hint("leave kv_cache out; checkpoints of decoders have them");
-    add(*spec);
-  } else {
-    for (const quant::Target target :
-         {quant::Target::kPare, quant::Target::kTensorRT, quant::Target::kOnnxRuntime}) {
-      quant::Spec all;
-      all.target = target;
-      add(all);
-    }
-    quant::Spec channels;
-    channels.activations.granularity = quant::Granularity::kChannel;
-    if (per_channel) add(channels);
-  }
-  std::vector<CalibratedValue> values;
-  for (const auto& entry : known) values.push_back(entry.second);
-  return values;
 }
 
 }  // namespace pare

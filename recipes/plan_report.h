@@ -3,10 +3,8 @@
 
 #include <vector>
 
-#include "calib/calibrate.h"
 #include "calib/tensor_stats.h"
 #include "eval/report.h"
-#include "quant/placement/spec.h"
 #include "recipes/grammar/recipe.h"
 #include "recipes/quantize/quantize_model.h"
 
@@ -26,13 +24,5 @@ ReportHistogram plot_histogram(const TensorStats& stats);
 
 // The name of the candidate that was chosen; the calibrator when nothing was scored.
 std::string chosen_name(const QuantizeOutcome& outcome, const QuantizeSpec& recipe);
-
-// The choices behind a recipe's `quantize`.
-QuantizeChoices quantize_choices(const QuantizeSpec& recipe);
-
-// What calibration must watch: for one recipe, or (`spec` null) for every target and method at once, so that
-// the statistics file serves them all; `per_channel` adds a histogram for each channel to it.
-std::vector<CalibratedValue> calibrated_values(const Graph& graph, const quant::Spec* spec,
-                                               bool per_channel = false);
 
 }  // namespace pare

@@ -1,5 +1,7 @@
 #include "recipes/quant_spec.h"
 
+#include <algorithm>
+
 #include "engine/base/error.h"
 #include "quant/placement/target_rules.h"
 #include "recipes/export_model.h"
@@ -155,6 +157,31 @@ quant::Spec quant_spec(const QuantizeSpec& q) {
   quant::check(spec);
   quant::check_target(spec);
   return spec;
+}
+
+QuantizeChoices quantize_choices(const QuantizeSpec& recipe) {
+  QuantizeChoices choices;
+  choices.spec = quant_spec(recipe);
+  if (!recipe.activations.calibrator.empty()) choices.calibrator = recipe.activations.calibrator;
+  choices.alpha = recipe.alpha;
+  choices.rank = recipe.rank;
+  choices.inputs = recipe.inputs;
+  choices.objective = recipe.objective;
+  if (recipe.output_damp) choices.solve.layer.output_damp = *recipe.output_damp;
+  choices.scaling = recipe.scaling;
+  choices.rotate = recipe.rotate;
+  choices.bias_correction = recipe.bias_correction;
+  if (recipe.damp) choices.solve.layer.damp = *recipe.damp;
+  if (recipe.act_order)
+    choices.solve.layer.order =
+        *recipe.act_order ? quant::ColumnOrder::kDiagonal : quant::ColumnOrder::kNatural;
+  if (recipe.column_order == "natural") choices.solve.layer.order = quant::ColumnOrder::kNatural;
+  if (recipe.column_order == "group_aware") choices.solve.layer.order = quant::ColumnOrder::kGroupAware;
+  for (const double percent : recipe.percentiles)
+    if (std::find(choices.percentiles.begin(), choices.percentiles.end(), percent) ==
+        choices.percentiles.end())
+      choices.percentiles.push_back(percent);
+  return choices;
 }
 
 }  // namespace pare

@@ -105,7 +105,8 @@ void RunFolder::lock() {
   ::close(lock_);
   lock_ = -1;
   if (reason != EACCES && reason != EAGAIN)
-    fail(ErrorCode::kDevice, "cannot lock '{}': {}", name, std::strerror(reason));
+    throw make_error(ErrorCode::kDevice, "cannot lock '{}': {}", name, std::strerror(reason))
+        .hint("look at owner and permissions of the folder, or give another --out");
   throw make_error(ErrorCode::kUsage, "another run works in this folder")
       .at(path_)
       .hint("wait for it, or choose another folder with --out");

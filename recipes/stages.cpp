@@ -25,6 +25,7 @@
 #include "recipes/quant_spec.h"
 #include "recipes/quantize/given_scales.h"
 #include "recipes/quantize/layer_journal.h"
+#include "recipes/quantize/values_to_watch.h"
 #include "recipes/report_files.h"
 
 namespace pare {

@@ -111,7 +111,9 @@ std::string normalize(const CompiledSteps& steps, std::string text) {
   for (const CompiledStep& compiled : steps) {
     const Step& step = compiled.step;
     if (text.size() > most)  // steps that double it, one behind the other, would fill any memory
-      fail(ErrorCode::kBadFile, "the tokenizer's normalizers make a text more than 64 times as long");
+      throw make_error(ErrorCode::kBadFile,
+                       "the tokenizer's normalizers make a text more than 64 times as long")
+          .hint("is it the tokenizer of this model?");
     if (step.type == "NFC") text = normal_form(text, NormalForm::kC);
     if (step.type == "NFD") text = normal_form(text, NormalForm::kD);
     if (step.type == "NFKC") text = normal_form(text, NormalForm::kKC);

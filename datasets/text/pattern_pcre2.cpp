@@ -27,8 +27,9 @@ Pattern::Pattern(const std::string& expression) : state_(std::make_unique<State>
   if (state_->code == nullptr) {
     PCRE2_UCHAR text[256] = {};
     pcre2_get_error_message(error, text, sizeof text);
-    fail(ErrorCode::kBadFile, "the regular expression '{}' is wrong at byte {}: {}", expression, offset,
-         reinterpret_cast<const char*>(text));
+    throw make_error(ErrorCode::kBadFile, "the regular expression '{}' is wrong at byte {}: {}", expression,
+                     offset, reinterpret_cast<const char*>(text))
+        .hint("download the tokenizer again, or mend the pattern");
   }
   pcre2_jit_compile(state_->code, PCRE2_JIT_COMPLETE);  // without it, it only takes longer
 }
@@ -53,8 +54,10 @@ std::vector<std::pair<std::size_t, std::size_t>> Pattern::find_all(std::string_v
                                   options, data.get(), limits.get());
     if (count == PCRE2_ERROR_NOMATCH) break;
     if (count < 0)
-      fail(ErrorCode::kBadFile, "the regular expression '{}' failed at byte {} of a text (PCRE2 code {})",
-           state_->expression, at, count);
+      throw make_error(ErrorCode::kBadFile,
+                       "the regular expression '{}' failed at byte {} of a text (PCRE2 code {})",
+                       state_->expression, at, count)
+          .hint("cut the text into shorter pieces");
     options = PCRE2_NO_UTF_CHECK;  // the first call has looked at the whole text
     const PCRE2_SIZE* place = pcre2_get_ovector_pointer(data.get());
     if (place[1] > place[0]) {

@@ -16,7 +16,9 @@ std::string normal_form(const std::string& text, NormalForm form) {
       reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
       &out, static_cast<utf8proc_option_t>(options[static_cast<int>(form)]));
   const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(out, std::free);
-  if (length < 0) fail(ErrorCode::kBadFile, "a text has no normal form: {}", utf8proc_errmsg(length));
+  if (length < 0)
+    throw make_error(ErrorCode::kBadFile, "a text has no normal form: {}", utf8proc_errmsg(length))
+        .hint("look for bytes that are no UTF-8 in the text");
   return {reinterpret_cast<const char*>(out), static_cast<std::size_t>(length)};
 }
 

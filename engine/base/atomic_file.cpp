@@ -27,7 +27,8 @@ std::int64_t disk_space_from_environment() {
   errno = 0;
   const long long value = std::strtoll(text, &end, 10);
   if (*end != '\0' || errno != 0 || value < 0)
-    fail(ErrorCode::kUsage, "PARE_TEST_DISK_FULL_AFTER is '{}', not a number of bytes", text);
+    throw make_error(ErrorCode::kUsage, "PARE_TEST_DISK_FULL_AFTER is '{}', not a number of bytes", text)
+        .hint("unset the variable: it is for tests");
   return value;
 }
 

@@ -13,7 +13,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"HOME", "where ~/.cache is"},
       {"PARE_TEST_DISK_FULL_AFTER", "for tests: bytes that may be written before the disk is full"},
       {"PARE_GPU_GENERATED_ONLY", "for tests: generated kernels alone are checked"},
-      {"PARE_GPU_ONLY", "for tests: kernels of these groups alone are checked, separated by commas"}};
+      {"PARE_GPU_ONLY", "for tests: kernels of these groups alone are checked, separated by commas"},
+      {"PARE_GPU_REPEAT", "for tests: how often each kernel is checked (default 1)"}};
   return kVariables;
 }
 

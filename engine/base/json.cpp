@@ -14,6 +14,8 @@ namespace pare {
 
 namespace {
 
+constexpr const char* kInvalidHint = "mend the text there, or make or copy the file again";
+
 // Walks the text and tells where reading is: the parser keeps its position to itself.
 class Cursor {
  public:
@@ -106,7 +108,9 @@ class Builder : public nlohmann::json_sax<Json> {
 
  private:
   [[noreturn]] void refuse(const std::string& message, std::size_t offset) const {
-    throw make_error(ErrorCode::kBadFile, "invalid JSON: {}", message).at(place(text_, offset, what_));
+    throw make_error(ErrorCode::kBadFile, "invalid JSON: {}", message)
+        .at(place(text_, offset, what_))
+        .hint(kInvalidHint);
   }
   [[noreturn]] void refuse(const std::string& message) const {
     refuse(message, static_cast<std::size_t>(at_ - text_.data()) - 1);
@@ -163,7 +167,8 @@ void name_non_finite(Json& value) {
 }
 
 [[noreturn]] void wrong_type(const std::string& what, const char* key, const char* type) {
-  fail(ErrorCode::kBadFile, "{}: key '{}' is not {}", what, key, type);
+  throw make_error(ErrorCode::kBadFile, "{}: key '{}' is not {}", what, key, type)
+      .hint("mend the key, or make the file again");
 }
 
 }  // namespace
@@ -172,7 +177,9 @@ Json parse_json(std::string_view text, const std::string& what) {
   // The library takes a zero byte for the end of the text and would not look at what follows.
   const std::size_t zero = text.find('\0');
   if (zero != std::string_view::npos)
-    throw make_error(ErrorCode::kBadFile, "invalid JSON: a zero byte").at(place(text, zero, what));
+    throw make_error(ErrorCode::kBadFile, "invalid JSON: a zero byte")
+        .at(place(text, zero, what))
+        .hint(kInvalidHint);
   const char* at = text.data();
   Builder builder(text, at, what);
   const Cursor begin(text.data(), &at), end(text.data() + text.size(), nullptr);
@@ -201,9 +208,11 @@ std::string dump(const Json& value, int indent) {
 }
 
 const Json& json_member(const Json& object, const char* key, const std::string& what) {
-  if (!object.is_object()) fail(ErrorCode::kBadFile, "{} is not a JSON object", what);
+  if (!object.is_object())
+    throw make_error(ErrorCode::kBadFile, "{} is not a JSON object", what).hint("is it the right file?");
   const auto found = object.find(key);
-  if (found == object.end()) fail(ErrorCode::kBadFile, "{}: key '{}' is missing", what, key);
+  if (found == object.end())
+    throw make_error(ErrorCode::kBadFile, "{}: key '{}' is missing", what, key).hint("is it the right file?");
   return *found;
 }
 

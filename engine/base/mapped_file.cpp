@@ -97,7 +97,8 @@ std::string read_text_file(const std::string& path, std::size_t limit) {
     text.resize(size + kPiece);
     const ssize_t count = ::read(file.number, text.data() + size, kPiece);
     if (count < 0 && errno != EINTR)
-      fail(ErrorCode::kBadFile, "cannot read '{}': {}", path, std::strerror(errno));
+      throw make_error(ErrorCode::kBadFile, "cannot read '{}': {}", path, std::strerror(errno))
+          .hint("look at its permissions, and at the disk that it is on");
     text.resize(size + static_cast<std::size_t>(count < 0 ? 0 : count));
     if (text.size() > limit) throw too_long();
     if (count == 0) return text;

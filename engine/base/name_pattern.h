@@ -1,4 +1,4 @@
-// Regular expressions on names, as options and recipes give them (re:PATTERN).
+// A name as options and recipes give it: as it is, or a regular expression behind "re:".
 #pragma once
 
 #include <memory>
@@ -6,20 +6,25 @@
 
 namespace pare {
 
-// ECMAScript's syntax. Names above 1,024 bytes fit nothing: the matcher recurses a step a character.
+// "re:PATTERN" (ECMAScript's syntax) must fit the whole name, everywhere: `re:.*head.*`, not `re:head`. So
+// what a pattern chooses can be read off it, and one that is made for `head` never takes `head_norm`, too.
+// Names above 1,024 bytes fit no pattern: the matcher recurses a step a character.
 class NamePattern {
  public:
-  NamePattern() = default;  // fits nothing
   // Error kUsage with the reason when the pattern is none.
-  explicit NamePattern(const std::string& pattern);
+  explicit NamePattern(const std::string& text);
 
-  bool found_in(const std::string& name) const;  // anywhere in it
-  bool fits(const std::string& name) const;      // the whole of it
-  // Every match replaced; $1 .. $9 are groups, $& the whole match.
+  const std::string& text() const { return text_; }  // as it was given
+  bool is_pattern() const { return compiled_ != nullptr; }
+  bool fits(const std::string& name) const;
+  // What a name that fits becomes: `replacement`, in which $1 .. $9 are groups and $& is the whole name.
   std::string replaced(const std::string& name, const std::string& replacement) const;
+  // "re:.*PATTERN.*", to be suggested where nothing fits; the text itself without "re:".
+  std::string wider() const;
 
  private:
   struct Compiled;
+  std::string text_;
   std::shared_ptr<const Compiled> compiled_;
 };
 

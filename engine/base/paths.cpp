@@ -107,7 +107,8 @@ void make_directories(const std::string& path) {
 
 void remove_file(const std::string& path) {
   if (::unlink(path.c_str()) != 0 && errno != ENOENT)
-    fail(ErrorCode::kDevice, "cannot remove '{}': {}", path, std::strerror(errno));
+    throw make_error(ErrorCode::kDevice, "cannot remove '{}': {}", path, std::strerror(errno))
+        .hint("look at its owner and permissions");
 }
 
 void remove_tree(const std::string& path) {
@@ -119,7 +120,9 @@ void remove_tree(const std::string& path) {
 void rename_path(const std::string& from, const std::string& to) {
   std::error_code error;
   fs::rename(from, to, error);
-  if (error) fail(ErrorCode::kDevice, "cannot rename '{}' to '{}': {}", from, to, error.message());
+  if (error)
+    throw make_error(ErrorCode::kDevice, "cannot rename '{}' to '{}': {}", from, to, error.message())
+        .hint("look at owner and permissions of the folder");
 }
 
 std::string make_temporary_directory() {

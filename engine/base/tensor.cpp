@@ -45,8 +45,10 @@ Tensor Tensor::allocate(DType type, Dims dims) {
   Tensor tensor;
   const std::int64_t bytes = byte_count(type, dims);
   if (bytes > kMaxBytes)
-    fail(ErrorCode::kDevice, "out of memory: {} {} needs {} bytes, more than a tensor may hold ({})",
-         name(type), to_string(dims), bytes, kMaxBytes);
+    throw make_error(ErrorCode::kDevice,
+                     "out of memory: {} {} needs {} bytes, more than a tensor may hold ({})", name(type),
+                     to_string(dims), bytes, kMaxBytes)
+        .hint("is the shape meant? `pare inspect MODEL --layers` shows it");
   if (type == DType::kString) {
     auto strings = std::make_shared<std::vector<std::string>>(static_cast<std::size_t>(element_count(dims)));
     if (strings->empty()) strings->reserve(1);  // no elements, but an address
@@ -56,7 +58,9 @@ Tensor Tensor::allocate(DType type, Dims dims) {
     const std::size_t rounded = (static_cast<std::size_t>(bytes) + kAlign - 1) / kAlign * kAlign;
     void* memory = std::aligned_alloc(kAlign, rounded == 0 ? kAlign : rounded);
     if (memory == nullptr)
-      fail(ErrorCode::kDevice, "out of memory: {} {} needs {} bytes", name(type), to_string(dims), bytes);
+      throw make_error(ErrorCode::kDevice, "out of memory: {} {} needs {} bytes", name(type), to_string(dims),
+                       bytes)
+          .hint("a smaller batch, or fewer samples at once, need less memory");
     tensor.owner_ =
         std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
     tensor.data_ = memory;

@@ -175,7 +175,9 @@ TimingCache TimingCache::read(const std::string& path) {
   if (!path_exists(path)) return cache;
   const Json document = read_json_file(path);
   if (json_int(document, "version", path) != 1)
-    throw make_error(ErrorCode::kBadFile, "a timing cache of another version").at(path);
+    throw make_error(ErrorCode::kBadFile, "a timing cache of another version")
+        .at(path)
+        .hint("remove the file: it is filled anew");
   for (const auto& [key, list] : json_object(document, "layers", path).items()) {
     std::vector<Entry> entries;
     for (const Json& row : list) {

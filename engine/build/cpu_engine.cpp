@@ -116,13 +116,15 @@ class CpuRunner final : public EngineRunner {
     return m;
   }
   std::vector<double> check_layers(const std::vector<Tensor>&) override {
-    fail(ErrorCode::kUnsupported, "layers of a CPU engine are checked by `pare verify`");
+    throw make_error(ErrorCode::kUnsupported, "layers of a CPU engine are checked by `pare verify`")
+        .hint("pare verify ENGINE --reference MODEL --data DATA");
   }
 
  private:
   void need_inputs() const {
     if (last_.empty() && !graph_->inputs.empty())
-      fail(ErrorCode::kUsage, "run the engine once before it is timed");
+      throw make_error(ErrorCode::kUsage, "run the engine once before it is timed")
+          .hint("run it once, then time it");
   }
 
   std::shared_ptr<const Graph> graph_;

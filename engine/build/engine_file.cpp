@@ -10,6 +10,7 @@
 #include "engine/base/json.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
+#include "engine/base/reader_hints.h"
 #include "engine/base/sha256.h"
 #include "engine/build/graph_json.h"
 #include "engine/build/plan/plan_json.h"
@@ -17,6 +18,8 @@
 namespace pare {
 namespace {
 
+constexpr ReaderHints kHints = {"build the engine again: pare build MODEL -o ENGINE",
+                                "build the engine again with this version of pare"};
 constexpr char kMagic[] = "PAREENG1";
 constexpr std::uint32_t kVersion = 3;
 constexpr std::uint64_t kHeader = 72, kPage = 4096, kMostJson = 64u << 20;
@@ -277,8 +280,10 @@ EngineFile read_engine(const std::string& path) {
   return parse_engine(file.bytes(), file.owner(), path);
 }
 
-EngineFile parse_engine(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner,
-                        const std::string& path, bool check_sum) {
+namespace {
+
+EngineFile parse(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner,
+                 const std::string& path, bool check_sum) {
   if (bytes.size() < kHeader || std::memcmp(bytes.data(), kMagic, 8) != 0)
     throw make_error(ErrorCode::kBadFile, "'{}' is no engine file of pare", path).at(path);
   ByteReader reader(bytes.subspan(8));
@@ -320,6 +325,13 @@ EngineFile parse_engine(std::span<const std::byte> bytes, const std::shared_ptr<
         blobs.piece(json_int(row, "offset", path), json_int(row, "bytes", path));
   for (EnginePlan& plan : engine.more) plan.binaries = engine.plan.binaries;
   return engine;
+}
+
+}  // namespace
+
+EngineFile parse_engine(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner,
+                        const std::string& path, bool check_sum) {
+  return with_hints(kHints, [&] { return parse(bytes, owner, path, check_sum); });
 }
 
 }  // namespace pare

@@ -157,7 +157,9 @@ InputShapes shapes_at(const Graph& open, const NamedSizes& sizes) {
 
 NamedSizes sizes_of(const Graph& open, const ShapeProfile& profile, const std::vector<Dims>& inputs) {
   if (inputs.size() != open.inputs.size())
-    fail(ErrorCode::kUsage, "the engine has {} inputs, {} were given", open.inputs.size(), inputs.size());
+    throw make_error(ErrorCode::kUsage, "the engine has {} inputs, {} were given", open.inputs.size(),
+                     inputs.size())
+        .hint("`pare inspect ENGINE` lists its inputs");
   NamedSizes sizes;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Value& value = open.value(open.inputs[i]);

@@ -118,28 +118,16 @@ std::vector<KernelSource> depthwise_kernels(const EnginePlan& plan, const PlanLa
     const auto n = [](std::int64_t v) { return std::to_string(v); };
     const std::string params = parameters(plan, layer, source);
     source.code = activation_code(layer.epilogue.act, type_of(plan, layer.out[0])) +
-                  fill(kText, {{"PARAMS", params},
-                               {"FINISH", finish_code(plan, layer, t.v)},
-                               {"CODES", codes(0) && codes(1) ? "true" : "false"},
-                               {"TOTAL", n(total)},
-                               {"BY_ROW", by_row ? "true" : "false"},
-                               {"VECTORS", n(g.c / t.v)},
-                               {"V", n(t.v)},
-                               {"P", n(t.down)},
-                               {"A", n(t.across)},
-                               {"OH", n(g.oh)},
-                               {"OW", n(g.ow)},
-                               {"KH", n(g.kh)},
-                               {"KW", n(g.kw)},
-                               {"SH", n(g.sh)},
-                               {"SW", n(g.sw)},
-                               {"TOP", n(g.top)},
-                               {"LEFT", n(g.left)},
-                               {"DH", n(g.dh)},
-                               {"DW", n(g.dw)},
-                               {"H", n(g.h)},
-                               {"W", n(g.w)},
-                               {"C", n(g.c)}});
+                  fill(kText, with_geometry({{"PARAMS", params},
+                                             {"FINISH", finish_code(plan, layer, t.v)},
+                                             {"CODES", codes(0) && codes(1) ? "true" : "false"},
+                                             {"TOTAL", n(total)},
+                                             {"BY_ROW", by_row ? "true" : "false"},
+                                             {"VECTORS", n(g.c / t.v)},
+                                             {"V", n(t.v)},
+                                             {"P", n(t.down)},
+                                             {"A", n(t.across)}},
+                                            g));
     sources.push_back(std::move(source));
   }
   if (sources.empty()) why_not = "a window that does not fit into registers";

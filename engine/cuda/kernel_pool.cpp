@@ -115,29 +115,21 @@ std::vector<KernelSource> max_pool_kernels(const EnginePlan& plan, const PlanLay
     const auto n = [](std::int64_t v) { return std::to_string(v); };
     const std::string params = parameters(plan, layer, source);
     source.code = fill(
-        kText, {{"PARAMS", params},
-                {"PAIR", words->pair},
-                {"OTHERWISE", bits(type) == 8 ? words->otherwise
-                                              : fmt::format("0; asm(\"max.{} %0, %1, %2;\" : \"=r\"(r) : "
-                                                            "\"r\"(a), \"r\"(b))",
-                                                            words->pair)},
-                {"LOWEST", words->lowest},
-                {"SIGNED", type == DType::kE4M3FN ? "true" : "false"},
-                {"CODES", bits(type) == 8 ? "true" : "false"},
-                {"P", n(p)},
-                {"VECTORS", n(vectors)},
-                {"STRIPS", n(strips)},
-                {"TOTAL", n(total)},
-                {"KH", n(g.kh)},
-                {"KW", n(g.kw)},
-                {"SH", n(g.sh)},
-                {"SW", n(g.sw)},
-                {"TOP", n(g.top)},
-                {"LEFT", n(g.left)},
-                {"OH", n(g.oh)},
-                {"OW", n(g.ow)},
-                {"H", n(g.h)},
-                {"W", n(g.w)}});
+        kText, with_geometry(
+                   {{"PARAMS", params},
+                    {"PAIR", words->pair},
+                    {"OTHERWISE", bits(type) == 8 ? words->otherwise
+                                                  : fmt::format("0; asm(\"max.{} %0, %1, %2;\" : \"=r\"(r) : "
+                                                                "\"r\"(a), \"r\"(b))",
+                                                                words->pair)},
+                    {"LOWEST", words->lowest},
+                    {"SIGNED", type == DType::kE4M3FN ? "true" : "false"},
+                    {"CODES", bits(type) == 8 ? "true" : "false"},
+                    {"P", n(p)},
+                    {"VECTORS", n(vectors)},
+                    {"STRIPS", n(strips)},
+                    {"TOTAL", n(total)}},
+                   g));
     sources.push_back(std::move(source));
   }
   return sources;

@@ -205,7 +205,7 @@ std::string number(double value) {
   return fmt::format("{:.9e}f", value);
 }
 
-std::string fill(std::string text, const std::vector<std::pair<std::string, std::string>>& words) {
+std::string fill(std::string text, const Replacements& words) {
   std::string out;
   out.reserve(text.size() * 2);
   for (std::size_t i = 0; i < text.size();) {
@@ -227,6 +227,24 @@ std::string fill(std::string text, const std::vector<std::pair<std::string, std:
     i = end + 1;
   }
   return out;
+}
+
+Replacements with_geometry(Replacements words, const ConvGeometry& g) {
+  for (const auto& [name, size] : {std::pair{"KH", g.kh},
+                                   {"KW", g.kw},
+                                   {"SH", g.sh},
+                                   {"SW", g.sw},
+                                   {"DH", g.dh},
+                                   {"DW", g.dw},
+                                   {"TOP", g.top},
+                                   {"LEFT", g.left},
+                                   {"OH", g.oh},
+                                   {"OW", g.ow},
+                                   {"H", g.h},
+                                   {"W", g.w},
+                                   {"C", g.c}})
+    words.emplace_back(name, std::to_string(size));
+  return words;
 }
 
 std::string parameters(const EnginePlan& plan, const PlanLayer& layer, KernelSource& source) {

@@ -87,8 +87,11 @@ const char* type_word(DType type);  // "F16", "float", "i8", ...
 int size_of(DType type);
 DType type_of(const EnginePlan& plan, const PlanView& view);
 std::string number(double value);  // a float literal, infinities and NaN included
+using Replacements = std::vector<std::pair<std::string, std::string>>;
 // Replaces each $NAME$ by its text. Error kInternal when one is left.
-std::string fill(std::string text, const std::vector<std::pair<std::string, std::string>>& words);
+std::string fill(std::string text, const Replacements& words);
+// `words`, and behind them a convolution's or pool's sizes: KH KW, SH SW, DH DW, TOP LEFT, OH OW, H W, C.
+Replacements with_geometry(Replacements words, const ConvGeometry& g);
 // "const F16* __restrict__ in0, ..., float* __restrict__ out0", and the views in order.
 std::string parameters(const EnginePlan& plan, const PlanLayer& layer, KernelSource& source);
 // float activation_(float v): the epilogue's, as exact as results stored in `out` can show.

@@ -15,8 +15,10 @@ PARE_INLINE void with_activation(const Activation& act, Run run) {
       return;
     case Kind::kHardSwish:
       return run([](F32 v) { return hard_swish(v); });
-    case Kind::kHardSigmoid:
-      return run([&](F32 v) { return hard_sigmoid(v, F32::set(act.alpha), F32::set(act.beta)); });
+    case Kind::kHardSigmoid: {
+      const F32 alpha = F32::set(act.alpha), beta = F32::set(act.beta);
+      return run([=](F32 v) { return hard_sigmoid(v, alpha, beta); });
+    }
     case Kind::kSigmoid:
       return run([](F32 v) { return sigmoid(v); });
     case Kind::kSilu:

@@ -119,6 +119,10 @@ void GraphRun::run() {
       run_step(step);
     } catch (Error& error) {
       error.at(fmt::format("node '{}' ({})", step.node->name, step.node->op));
+      if (error.code() == ErrorCode::kBadFile)
+        error.hint("what reaches this node does not fit it: `pare inspect MODEL --layers` shows its inputs");
+      if (error.code() == ErrorCode::kUnsupported)
+        error.hint("`pare ops` lists what runs here; export the model without this form of the operator");
       throw;
     }
   }

@@ -88,7 +88,9 @@ void Session::Impl::refuse_other_kinds() const {
 
 void Session::Impl::check_inputs(const std::vector<Tensor>& inputs) const {
   if (inputs.size() != graph->inputs.size())
-    fail(ErrorCode::kUsage, "the model takes {} inputs, {} were given", graph->inputs.size(), inputs.size());
+    throw make_error(ErrorCode::kUsage, "the model takes {} inputs, {} were given", graph->inputs.size(),
+                     inputs.size())
+        .hint("`pare inspect MODEL` lists its inputs");
   std::map<std::string, std::int64_t> symbols;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Value& want = graph->value(graph->inputs[i]);
@@ -104,15 +106,17 @@ void Session::Impl::check_inputs(const std::vector<Tensor>& inputs) const {
               "and layout");
     if (!want.shape.fits(got.dims()))
       throw make_error(ErrorCode::kUsage, "input '{}' has shape {}, the model wants {}", want.name,
-                       to_string(got.dims()), to_string(want.shape));
+                       to_string(got.dims()), to_string(want.shape))
+          .hint("give the array that shape, or change the model: `pare surgeon set-shape`");
     for (std::size_t d = 0; want.shape.ranked && d < got.dims().size(); ++d) {
       const std::string& symbol = want.shape.dims[d].symbol;
       if (symbol.empty()) continue;
       const auto [it, is_first] = symbols.emplace(symbol, got.dims()[d]);
       if (!is_first && it->second != got.dims()[d])
-        fail(ErrorCode::kUsage,
-             "input '{}' has shape {}: dimension '{}' is {} here and {} in an input before", want.name,
-             to_string(got.dims()), symbol, got.dims()[d], it->second);
+        throw make_error(ErrorCode::kUsage,
+                         "input '{}' has shape {}: dimension '{}' is {} here and {} in an input before",
+                         want.name, to_string(got.dims()), symbol, got.dims()[d], it->second)
+            .hint("dimensions of one name are of one size: cut or pad one of the inputs");
     }
   }
 }
@@ -207,15 +211,18 @@ std::vector<Tensor> Session::Impl::run_whole(const std::vector<Tensor>& inputs) 
 std::vector<RunValue> Session::run_values(const std::vector<RunValue>& inputs) {
   Impl& s = *impl_;
   if (inputs.size() != s.graph->inputs.size())
-    fail(ErrorCode::kUsage, "the model takes {} inputs, {} were given", s.graph->inputs.size(),
-         inputs.size());
+    throw make_error(ErrorCode::kUsage, "the model takes {} inputs, {} were given", s.graph->inputs.size(),
+                     inputs.size())
+        .hint("`pare inspect MODEL` lists its inputs");
   std::vector<Slot> slots(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Value& want = s.graph->value(s.graph->inputs[i]);
     const bool many = want.kind == ValueKind::kSequence || want.kind == ValueKind::kOptionalSequence;
     const bool optional = want.kind == ValueKind::kOptional || want.kind == ValueKind::kOptionalSequence;
     if (!inputs[i].present || (!many && inputs[i].tensor.empty())) {
-      if (!optional) fail(ErrorCode::kUsage, "input '{}' was not given", want.name);
+      if (!optional)
+        throw make_error(ErrorCode::kUsage, "input '{}' was not given", want.name)
+            .hint("`pare inspect MODEL` lists its inputs");
       continue;
     }
     if (many)
@@ -225,8 +232,10 @@ std::vector<RunValue> Session::run_values(const std::vector<RunValue>& inputs) {
       slots[i].view = inputs[i].tensor.view();
     for (const Tensor& tensor : many ? inputs[i].sequence : std::vector<Tensor>{inputs[i].tensor})
       if (tensor.dtype() != want.dtype || !want.shape.fits(tensor.dims()))
-        fail(ErrorCode::kUsage, "input '{}' holds {} {}, the model wants {} {}", want.name,
-             name(tensor.dtype()), to_string(tensor.dims()), name(want.dtype), to_string(want.shape));
+        throw make_error(ErrorCode::kUsage, "input '{}' holds {} {}, the model wants {} {}", want.name,
+                         name(tensor.dtype()), to_string(tensor.dims()), name(want.dtype),
+                         to_string(want.shape))
+            .hint("save the array in that type and shape");
   }
   s.run_main(std::move(slots));
   std::vector<RunValue> outputs;

@@ -11,10 +11,14 @@ namespace pare {
 
 TokenSampler::TokenSampler(const SamplingOptions& options) : options_(options), state_(options.seed) {
   if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
-    fail(ErrorCode::kUsage, "temperature {} makes no sense: 0 or more", options.temperature);
-  if (options.top_k < 0) fail(ErrorCode::kUsage, "top_k {} makes no sense: 0 or more", options.top_k);
+    throw make_error(ErrorCode::kUsage, "temperature {} makes no sense: 0 or more", options.temperature)
+        .hint("0 takes the likeliest token, 1 samples as the model says");
+  if (options.top_k < 0)
+    throw make_error(ErrorCode::kUsage, "top_k {} makes no sense: 0 or more", options.top_k)
+        .hint("0 keeps all tokens");
   if (!(options.top_p > 0 && options.top_p <= 1))
-    fail(ErrorCode::kUsage, "top_p {} makes no sense: above 0 and at most 1", options.top_p);
+    throw make_error(ErrorCode::kUsage, "top_p {} makes no sense: above 0 and at most 1", options.top_p)
+        .hint("1 keeps all tokens");
 }
 
 double TokenSampler::draw() {

@@ -10,13 +10,15 @@
 namespace pare {
 namespace {
 
+constexpr const char* kConfigHint = "mend the key, or download config.json again: it comes with the weights";
 constexpr std::int64_t kMostSize = std::int64_t{1} << 31, kMostLayers = 4096, kMostExperts = 65536;
 
 // Members by any of their spellings; null counts as absent.
 class Keys {
  public:
   Keys(const Json& json, const std::string& where) : json_(json), where_(where) {
-    if (!json.is_object()) throw make_error(ErrorCode::kBadFile, "the config is no JSON object").at(where);
+    if (!json.is_object())
+      throw make_error(ErrorCode::kBadFile, "the config is no JSON object").at(where).hint(kConfigHint);
   }
 
   const Json* find(std::initializer_list<const char*> keys) const {
@@ -81,7 +83,7 @@ class Keys {
   }
 
   [[noreturn]] void wrong(const std::string& key, const std::string& wanted) const {
-    throw make_error(ErrorCode::kBadFile, "'{}' is not {}", key, wanted).at(where_);
+    throw make_error(ErrorCode::kBadFile, "'{}' is not {}", key, wanted).at(where_).hint(kConfigHint);
   }
 
  private:
@@ -256,7 +258,10 @@ ModelConfig read_model_config(const std::string& path) {
 
 void check_model_config(const ModelConfig& c) {
   const auto need = [&](bool holds, const char* what) {
-    if (!holds) throw make_error(ErrorCode::kBadFile, "the config makes no model: {}", what).at(c.where);
+    if (!holds)
+      throw make_error(ErrorCode::kBadFile, "the config makes no model: {}", what)
+          .at(c.where)
+          .hint(kConfigHint);
   };
   need(c.vocabulary > 0, "vocab_size is missing or 0");
   need(c.hidden > 0, "hidden_size is missing or 0");

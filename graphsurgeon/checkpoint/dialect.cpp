@@ -55,7 +55,8 @@ const std::vector<DialectInfo>& dialects() {
 const DialectInfo& dialect_info(Dialect dialect) {
   for (const DialectInfo& info : dialects())
     if (info.dialect == dialect) return info;
-  throw make_error(ErrorCode::kUnsupported, "{} is not written layer by layer", name(dialect));
+  throw make_error(ErrorCode::kUnsupported, "{} is not written layer by layer", name(dialect))
+      .hint("pare convert writes whole checkpoints of it");
 }
 
 void check_dialect(Dialect dialect, const QuantizedModel& model) {

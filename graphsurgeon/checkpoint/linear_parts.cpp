@@ -36,11 +36,15 @@ Dims Parts::matrix(const char* part) const {
 }
 
 void Parts::bad(const char* part, const std::string& what) const {
-  throw make_error(ErrorCode::kBadFile, "the tensor '{}.{}' {}", module_, part, what).at(where());
+  throw make_error(ErrorCode::kBadFile, "the tensor '{}.{}' {}", module_, part, what)
+      .at(where())
+      .hint("download the checkpoint again, or have the tool that quantized it write it again");
 }
 
 void Parts::refuse(const std::string& what) const {
-  throw make_error(ErrorCode::kUnsupported, "{}", what).at(where());
+  throw make_error(ErrorCode::kUnsupported, "{}", what)
+      .at(where())
+      .hint("give the float checkpoint, which pare quantizes itself");
 }
 
 std::string Parts::where() const { return fmt::format("layer '{}'", module_); }

@@ -140,7 +140,8 @@ std::vector<StoredTensor> modelopt_tensors(const QuantizedLinear& given) {
   if (!turned_globals(given, false, globals))
     throw make_error(ErrorCode::kUnsupported, "no factor gives the steps that the divisor {} gives",
                      given.global)
-        .at(fmt::format("layer '{}'", given.module));
+        .at(fmt::format("layer '{}'", given.module))
+        .hint("write compressed_tensors, which has divisors");
   QuantizedLinear as_signed;
   const QuantizedLinear& layer = is_integer(given.weights.codes) ? signed_form(given, as_signed) : given;
   LayerTensors out(layer);

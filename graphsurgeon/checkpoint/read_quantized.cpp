@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
+#include "engine/base/reader_hints.h"
 #include "engine/numeric/convert.h"
 #include "graphsurgeon/checkpoint/read_linear.h"
 
@@ -65,6 +66,10 @@ void name_ignored(QuantizedModel& model) {
       model.ignored.push_back(tensor.name.substr(0, tensor.name.size() - 7));
 }
 
+constexpr ReaderHints kHints = {
+    "download the checkpoint again, or have the tool that quantized it write it again",
+    "give the float checkpoint, which pare quantizes itself"};
+
 class FolderSource final : public QuantizedSource {
  public:
   FolderSource(const std::string& folder, std::shared_ptr<const WeightStore> stored,
@@ -106,7 +111,7 @@ class FolderSource final : public QuantizedSource {
 
   const QuantizedModel& model() const override { return model_; }
   QuantizedLinear layer(std::size_t index) const override {
-    return with_context(fmt::format("reading the quantized checkpoint '{}'", model_.folder),
+    return with_context(fmt::format("reading the quantized checkpoint '{}'", model_.folder), kHints,
                         [&] { return read(model_.layers[index].module, true); });
   }
   Tensor float_tensor(const std::string& name) const override { return stored_->get(name); }
@@ -217,7 +222,8 @@ class DequantizingWeights final : public WeightStore {
 std::unique_ptr<QuantizedSource> make_quantized_source(const std::string& folder,
                                                        std::shared_ptr<const WeightStore> stored,
                                                        const QuantizationConfig& config) {
-  return std::make_unique<FolderSource>(folder, std::move(stored), config);
+  return with_hints(kHints,
+                    [&] { return std::make_unique<FolderSource>(folder, std::move(stored), config); });
 }
 
 std::unique_ptr<WeightStore> make_dequantizing_weights(std::shared_ptr<const QuantizedSource> source,

@@ -11,10 +11,16 @@
 #include "engine/base/json.h"
 #include "engine/base/limits.h"
 #include "engine/base/mapped_file.h"
+#include "engine/base/reader_hints.h"
 #include "engine/numeric/table.h"
 
 namespace pare {
 namespace {
+
+constexpr ReaderHints kHints = {
+    "the file is not whole, damaged, or no safetensors file: compare its size with that of the source, and "
+    "download it again",
+    "convert the tensor to a type that safetensors files have"};
 
 DType dtype_of(const std::string& text, const std::string& where) {
   if (text == "BOOL") return DType::kBool;
@@ -46,18 +52,11 @@ std::uint64_t offset_of(const Json& value, const std::string& where) {
   return value.get<std::uint64_t>();
 }
 
-}  // namespace
-
-SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
-                                  const std::string& path) {
+SafetensorsFile parse(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner,
+                      const std::string& path) {
   const auto place = [&](const std::string& tensor) { return path + ": tensor '" + tensor + "'"; };
   const auto bad = [&](const std::string& what, const std::string& tensor = "") {
-    return make_error(ErrorCode::kBadFile, "{}", what)
-        .at(tensor.empty() ? path : place(tensor))
-        .hint(
-            "the file is not whole, damaged, or no safetensors file: compare its size with that of the "
-            "source, "
-            "and download it again");
+    return make_error(ErrorCode::kBadFile, "{}", what).at(tensor.empty() ? path : place(tensor));
   };
   std::uint64_t length = 0;
   if (bytes.size() < sizeof length) throw bad("the file is too short for a safetensors header");
@@ -119,6 +118,16 @@ SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, std::shared_
   }
   if (at != data.size()) throw bad("bytes at the end belong to no tensor");
   return result;
+}
+
+}  // namespace
+
+SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                                  const std::string& path) try {
+  return with_hints(kHints, [&] { return parse(bytes, owner, path); });
+} catch (Error& error) {
+  error.at(path);
+  throw;
 }
 
 SafetensorsFile open_safetensors(const std::string& path) {

@@ -16,7 +16,8 @@ const char* type_name(const StoredTensor& tensor) {
   const FormatInfo* info = find_format(tensor.dtype);
   if (info == nullptr || info->safetensors == nullptr || info->bits < 8)
     throw make_error(ErrorCode::kUnsupported, "safetensors files have no type {}", name(tensor.dtype))
-        .at(fmt::format("tensor '{}'", tensor.name));
+        .at(fmt::format("tensor '{}'", tensor.name))
+        .hint("leave the tensor out, or convert it to a type of 8 bits or more");
   return info->safetensors;
 }
 

@@ -13,6 +13,8 @@
 namespace pare {
 namespace {
 
+constexpr const char* kDamaged = "download tokenizer.json again, or save it again with transformers";
+
 using Step = TokenizerSpec::Step;
 using Ids = std::unordered_map<std::string, std::int64_t>;
 
@@ -47,7 +49,7 @@ class Reader {
 
  private:
   Error bad(const std::string& what) const {
-    return make_error(ErrorCode::kBadFile, "{}", what).at(spec_.where);
+    return make_error(ErrorCode::kBadFile, "{}", what).at(spec_.where).hint(kDamaged);
   }
   Error unknown(const char* part, const std::string& name, const char* known) const {
     return make_error(ErrorCode::kUnsupported, "the {} '{}' is not known", part, name)
@@ -99,7 +101,9 @@ class Reader {
     spec_.ignore_merges = flag(model, "ignore_merges", false);
     if (const auto dropout = model.find("dropout");
         dropout != model.end() && dropout->is_number() && dropout->get<double>() != 0)
-      throw make_error(ErrorCode::kUnsupported, "dropout makes tokens random").at(spec_.where);
+      throw make_error(ErrorCode::kUnsupported, "dropout makes tokens random")
+          .at(spec_.where)
+          .hint("set dropout to null in tokenizer.json: it is for training");
     for (const Json& merge : json_array(model, "merges", spec_.where)) read_merge(merge);
   }
 

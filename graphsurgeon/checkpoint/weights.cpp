@@ -39,6 +39,7 @@ std::int64_t WeightStore::parameters() const {
 namespace {
 
 constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char* kIndexHint = "download the index again; it belongs to these shards alone";
 
 class SafetensorsWeights final : public WeightStore {
  public:
@@ -58,7 +59,9 @@ class SafetensorsWeights final : public WeightStore {
   Tensor get(const std::string& name) const override {
     const auto found = tensors_.find(name);
     if (found == tensors_.end())
-      throw make_error(ErrorCode::kBadFile, "there is no tensor '{}'", name).at(folder_);
+      throw make_error(ErrorCode::kBadFile, "there is no tensor '{}'", name)
+          .at(folder_)
+          .hint("config.json asks for it: are the two of one model, and the weights downloaded whole?");
     return found->second.tensor;
   }
 
@@ -85,10 +88,14 @@ class SafetensorsWeights final : public WeightStore {
     const Json& map = json_object(json, "weight_map", index);
     for (const auto& [name, value] : map.items()) {
       if (!value.is_string())
-        throw make_error(ErrorCode::kBadFile, "weight_map: the file of '{}' is no text", name).at(index);
+        throw make_error(ErrorCode::kBadFile, "weight_map: the file of '{}' is no text", name)
+            .at(index)
+            .hint(kIndexHint);
       const std::string file = value.get<std::string>();
       if (file.empty() || file.find('/') != std::string::npos || file == "..")
-        throw make_error(ErrorCode::kBadFile, "weight_map: '{}' is no file of this folder", file).at(index);
+        throw make_error(ErrorCode::kBadFile, "weight_map: '{}' is no file of this folder", file)
+            .at(index)
+            .hint(kIndexHint);
       if (shards.count(file) == 0) {
         if (!is_regular_file(join_path(folder_, file)))
           throw make_error(ErrorCode::kBadFile, "the shard {} is missing", file)
@@ -104,7 +111,8 @@ class SafetensorsWeights final : public WeightStore {
         const std::string where = who_holds(name, file);
         throw make_error(ErrorCode::kBadFile, "tensor '{}' is not in {}, as the index says: {}", name, file,
                          where)
-            .at(index);
+            .at(index)
+            .hint(kIndexHint);
       }
       tensors_.insert({name, {found->second, file}});
     }

@@ -246,7 +246,9 @@ std::uint64_t hash_of_values(const QuantizedLinear& layer) {
 
 void check_checkpoint_output(const std::string& path) {
   if (path_exists(path) && !is_directory(path))
-    throw make_error(ErrorCode::kUsage, "'{}' is a file, and a checkpoint is a folder", path).at(path);
+    throw make_error(ErrorCode::kUsage, "'{}' is a file, and a checkpoint is a folder", path)
+        .at(path)
+        .hint("name a folder, or remove the file");
   if (!is_directory(path)) return;
   for (const std::string& name : list_directory(path))
     if (name == "config.json" || file_extension(name) == ".safetensors")

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/base/reader_hints.h"
 #include "graphsurgeon/checkpoint/checkpoint.h"
 
 namespace pare {
@@ -121,7 +122,10 @@ const Family& require_family(const Checkpoint& checkpoint) {
 Graph build_graph(const Checkpoint& checkpoint, const BuildOptions& options) {
   const Family& family = require_family(checkpoint);
   check_model_config(checkpoint.config);
-  return with_context(fmt::format("building the graph of '{}'", checkpoint.path), [&] {
+  constexpr ReaderHints kHints = {
+      "config.json contradicts itself or the weights: download the checkpoint again, whole",
+      "give a checkpoint of a family that is known in full: docs/checkpoints.md"};
+  return with_context(fmt::format("building the graph of '{}'", checkpoint.path), kHints, [&] {
     NetBuilder net(checkpoint.config, *checkpoint.weights, options);
     return family.build(net);
   });

@@ -248,14 +248,16 @@ ValueId NetBuilder::quantized_value(ValueId x, const QuantizedLinear& layer, con
   }
   if (!format.symmetric)
     throw make_error(ErrorCode::kUnsupported, "dynamic groups of inputs with zero points are not computed")
-        .at(fmt::format("layer '{}'", module));
+        .at(fmt::format("layer '{}'", module))
+        .hint("take zero points for each token, or symmetric groups");
   // The largest magnitude of the tensor, a token, or a group of its values.
   ValueId rows = x;
   const bool groups = format.group > 0 && format.group < layer.ins;
   if (groups && layer.ins % format.group != 0)
     throw make_error(ErrorCode::kUnsupported, "dynamic groups of {} do not divide {} inputs", format.group,
                      layer.ins)
-        .at(fmt::format("layer '{}'", module));
+        .at(fmt::format("layer '{}'", module))
+        .hint("take a group size that divides them");
   if (groups) {
     std::vector<std::int64_t> split(static_cast<std::size_t>(last), 0);
     split.push_back(layer.ins / format.group);

@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/limits.h"
 #include "engine/base/mapped_file.h"
+#include "engine/base/reader_hints.h"
 
 namespace pare {
 namespace {
@@ -225,7 +226,7 @@ std::string GgufFile::text(const std::string& key, const std::string& otherwise)
 GgufFile parse_gguf(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                     const std::string& path) {
   try {
-    GgufFile file = Parser(bytes, path).run();
+    GgufFile file = with_hints(kGgufHints, [&] { return Parser(bytes, path).run(); });
     file.owner = std::move(owner);
     return file;
   } catch (Error& error) {

@@ -9,10 +9,18 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/reader_hints.h"
 #include "engine/base/tensor.h"
 #include "engine/numeric/ggml_blocks.h"
 
 namespace pare {
+
+// What a user can do about a file that these readers refuse.
+inline constexpr ReaderHints kGgufHints = {
+    "the file is cut short, damaged, or of a tool that writes GGUF otherwise: download it again, or make it "
+    "with "
+    "convert_hf_to_gguf.py of llama.cpp",
+    "give the safetensors checkpoint that the file was made from"};
 
 // One value, or an array of one kind: whichever list is not empty (an empty array has none).
 struct GgufValue {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/reader_hints.h"
 #include "engine/numeric/convert.h"
 #include "engine/numeric/ggml_codes.h"
 
@@ -155,7 +156,9 @@ class GgufWeights final : public WeightStore {
   Tensor get(const std::string& name) const override {
     const auto found = held_.find(name);
     if (found == held_.end())
-      throw make_error(ErrorCode::kBadFile, "there is no tensor '{}'", name).at(file_->path);
+      throw make_error(ErrorCode::kBadFile, "there is no tensor '{}'", name)
+          .at(file_->path)
+          .hint(kGgufHints.damaged);
     const Tensor values = gguf_tensor(*file_, found->second.tensor);
     if (!found->second.one_more) return values;
     Tensor less = Tensor::allocate(DType::kF32, values.dims());
@@ -186,14 +189,18 @@ class GgufWeights final : public WeightStore {
         {name, plain == DType::kUndefined ? tensor.type->name : pare::name(one_more ? DType::kF32 : plain),
          tensor.dims, static_cast<std::int64_t>(tensor.bytes.size()), own_});
     if (!held_.emplace(name, Held{std::move(tensor), one_more}).second)
-      throw make_error(ErrorCode::kBadFile, "two tensors are '{}'", name).at(file_->path);
+      throw make_error(ErrorCode::kBadFile, "two tensors are '{}'", name)
+          .at(file_->path)
+          .hint(kGgufHints.damaged);
   }
 
   // [experts, outs, ins]: each expert's matrix lies in one piece.
   void add_experts(const GgufTensor& all, const std::string& front, const std::string& end) {
     const std::int64_t count = all.dims[0];
     if (count > kMostExperts)
-      throw make_error(ErrorCode::kBadFile, "'{}' is of {} experts", all.name, count).at(file_->path);
+      throw make_error(ErrorCode::kBadFile, "'{}' is of {} experts", all.name, count)
+          .at(file_->path)
+          .hint(kGgufHints.damaged);
     for (std::int64_t e = 0; e < count; ++e) {
       GgufTensor one = all;
       one.dims.erase(one.dims.begin());
@@ -256,9 +263,7 @@ void read_experts(const GgufFile& file, const std::string& arch, ModelConfig& c)
     c.dense_layers.push_back(names.count(fmt::format("blk.{}.ffn_gate_inp.weight", i)) == 0);
 }
 
-}  // namespace
-
-ModelConfig gguf_config(const GgufFile& file) {
+ModelConfig config_of(const GgufFile& file) {
   const std::string arch = architecture(file).name;
   const auto size = [&](const char* key, std::int64_t otherwise) {
     const std::int64_t n = file.integer(arch + "." + key, otherwise);
@@ -302,6 +307,12 @@ ModelConfig gguf_config(const GgufFile& file) {
     if (const std::int64_t id = file.integer(std::string("tokenizer.ggml.") + key + "_token_id", -1); id >= 0)
       list->push_back(id);
   return c;
+}
+
+}  // namespace
+
+ModelConfig gguf_config(const GgufFile& file) {
+  return with_hints(kGgufHints, [&] { return config_of(file); });
 }
 
 std::unique_ptr<WeightStore> gguf_weights(std::shared_ptr<const GgufFile> file) {

@@ -2,6 +2,7 @@
 #include <unordered_map>
 
 #include "engine/base/error.h"
+#include "engine/base/reader_hints.h"
 #include "graphsurgeon/gguf/gguf_model.h"
 
 namespace pare {
@@ -298,6 +299,8 @@ class Builder {
 
 }  // namespace
 
-TokenizerSpec gguf_tokenizer(const GgufFile& file) { return Builder(file).run(); }
+TokenizerSpec gguf_tokenizer(const GgufFile& file) {
+  return with_hints(kGgufHints, [&] { return Builder(file).run(); });
+}
 
 }  // namespace pare

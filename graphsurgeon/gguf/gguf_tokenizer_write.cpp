@@ -64,7 +64,8 @@ void add_tokenizer(const TokenizerSpec& spec, std::int64_t vocabulary, GgufMetad
   const bool by_bytes = has_step(spec.pre_tokenizers, "ByteLevel");
   if (!by_bytes && !spec.byte_fallback)
     throw make_error(ErrorCode::kUnsupported, "this tokenizer works neither on bytes nor falls back to them")
-        .at(spec.where);
+        .at(spec.where)
+        .hint("export compressed_tensors: GGUF has no such tokenizer");
   std::vector<std::string> pieces = spec.pieces;
   std::vector<std::int32_t> types = token_types(spec, !by_bytes);
   // An embedding may have more rows than there are tokens.

@@ -191,7 +191,8 @@ class Writer {
     } else if (c.rope.type != "default" && c.rope.type != "llama3") {
       throw make_error(ErrorCode::kUnsupported, "GGUF files are not written with rope scaling '{}'",
                        c.rope.type)
-          .at(checkpoint_.path);
+          .at(checkpoint_.path)
+          .hint("export compressed_tensors, which keeps config.json");
     }
     for (const auto& [key, value] : options_.metadata) metadata_.text(key, value);
   }
@@ -247,7 +248,8 @@ class Writer {
       out.name = ggml_name(entry.name);
       if (out.name.empty())
         throw make_error(ErrorCode::kUnsupported, "GGUF has no name for the tensor '{}'", entry.name)
-            .at(checkpoint_.path);
+            .at(checkpoint_.path)
+            .hint("export compressed_tensors: GGUF knows only the tensors of its architectures");
       out.dims = entry.dims;
       out.source = entry.name;
       out.type = find_ggml_type(0);

@@ -180,7 +180,8 @@ std::string GraphExporter::node_name(const Node& node) {
 void GraphExporter::write_node(const Node& node, onnx::GraphProto& graph_proto) {
   if (node.domain == "pare")
     throw make_error(ErrorCode::kUnsupported, "{} exists inside pare only and cannot be written", node.op)
-        .at(fmt::format("node '{}'", node.name));
+        .at(fmt::format("node '{}'", node.name))
+        .hint("`pare build` takes such graphs; to write one, start from the model before it was lowered");
   domains_.insert(node.domain);
   onnx::NodeProto proto;
   write_head(node, proto);

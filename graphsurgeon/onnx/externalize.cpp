@@ -90,7 +90,8 @@ ExternalizeReport externalize_onnx(const std::string& from, const std::string& t
   TensorSource source;
   ExternalizeReport report;
   try {
-    if (file.bytes().empty()) fail(ErrorCode::kBadFile, "the file is empty");
+    if (file.bytes().empty())
+      throw make_error(ErrorCode::kBadFile, "the file is empty").at(from).hint("export or copy it again");
     onnx::ModelProto model = parse(file, source);
     const auto sha256 = take_checksums(model);
     ExternalStore store(to, options);

@@ -114,7 +114,8 @@ int needed_opset(const Graph& graph, const Node& node, int wanted, std::string& 
     reason = fmt::format("node '{}' ({}): {}", node.name, node.op, now);
   }
   if (opset > kNewestOpset)
-    fail(ErrorCode::kUnsupported, "no opset up to {} can hold {}", kNewestOpset, reason);
+    throw make_error(ErrorCode::kUnsupported, "no opset up to {} can hold {}", kNewestOpset, reason)
+        .hint("leave opset away: the model keeps its own, or takes the one it needs");
   if (!reason.empty()) why = reason;
   return opset;
 }

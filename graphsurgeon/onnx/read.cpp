@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/mapped_file.h"
 #include "engine/base/paths.h"
+#include "engine/base/reader_hints.h"
 #include "engine/ir/schema.h"
 #include "graphsurgeon/onnx/check.h"
 #include "graphsurgeon/onnx/external_data.h"
@@ -23,8 +24,12 @@ namespace pare {
 namespace {
 
 constexpr std::int64_t kNewestIr = 13;  // of onnx 1.22
-constexpr const char* kDamaged =
-    "The file is no ONNX model, is cut short or damaged: export or copy it again.";
+constexpr ReaderHints kHints = {
+    "the file is no ONNX model, is cut short or damaged: export or copy it again (onnx.checker of Python "
+    "looks "
+    "at it, too)",
+    "export the model with another opset, or without this operator or form; `pare ops` lists what is known"};
+constexpr const char* kDamaged = kHints.damaged;
 
 void parse(const std::string& message, onnx::ModelProto& model) {
   const google::protobuf::LogSilencer silence;  // libraries never print
@@ -137,11 +142,9 @@ Graph read_model(std::span<const std::byte> bytes, std::shared_ptr<const void> o
 Graph read_onnx_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                       const std::string& directory, const std::string& name, const ReadOptions& options) {
   try {
-    return read_model(bytes, std::move(owner), directory, name, options);
+    return with_hints(kHints, [&] { return read_model(bytes, std::move(owner), directory, name, options); });
   } catch (Error& error) {
-    const std::string where = error.where();
-    if (where.empty()) error.at(name);
-    if (error.code() == ErrorCode::kBadFile && error.hint().empty()) error.hint(kDamaged);
+    error.at(name);
     error.add_context("reading ONNX model '" + name + "'");
     throw;
   }
@@ -155,7 +158,7 @@ Graph read_onnx(const std::string& path, const ReadOptions& options) {
 OnnxHeader read_onnx_header(const std::string& path) {
   const MappedFile file(path);
   onnx::ModelProto model;
-  parse(strip_payloads(file.bytes()).message, model);
+  with_hints(kHints, [&] { parse(strip_payloads(file.bytes()).message, model); });
   OnnxHeader header;
   header.ir_version = model.ir_version();
   header.producer = model.producer_name();

@@ -23,18 +23,13 @@ std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
 std::size_t index(NodeId id) { return static_cast<std::size_t>(id); }
 
 struct Excluded {
-  std::string text;
-  NamePattern pattern;
-  bool is_pattern = false, used = false;
+  NamePattern name;
+  bool used = false;
 };
 
 std::vector<Excluded> compile(const std::vector<std::string>& texts) {
   std::vector<Excluded> list;
-  for (const std::string& text : texts) {
-    const bool is_pattern = text.rfind("re:", 0) == 0;
-    list.push_back(
-        Excluded{text, is_pattern ? NamePattern(text.substr(3)) : NamePattern(), is_pattern, false});
-  }
+  for (const std::string& text : texts) list.push_back(Excluded{NamePattern(text), false});
   return list;
 }
 
@@ -80,9 +75,12 @@ class Converter {
   void need_all_used() const {
     for (const Excluded& e : excluded_)
       if (!e.used)
-        throw make_error(ErrorCode::kUsage, "no node {} '{}'", e.is_pattern ? "fits" : "is named", e.text)
+        throw make_error(ErrorCode::kUsage, "no node {} '{}'", e.name.is_pattern() ? "fits" : "is named",
+                         e.name.text())
             .at("--exclude")
-            .hint("`pare inspect MODEL --layers` lists the nodes");
+            .hint(e.name.is_pattern()
+                      ? fmt::format("a pattern fits whole names: did you mean '{}'?", e.name.wider())
+                      : "`pare inspect MODEL --layers` lists the nodes");
   }
 
   ConvertPrecisionReport report;
@@ -115,7 +113,7 @@ class Converter {
   bool is_excluded(const Node& node) {
     bool found = false;
     for (Excluded& e : excluded_) {
-      const bool fits = e.is_pattern ? e.pattern.found_in(node.name) : node.name == e.text;
+      const bool fits = e.name.fits(node.name);
       e.used = e.used || fits;
       found = found || fits;
     }

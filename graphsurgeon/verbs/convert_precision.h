@@ -21,7 +21,7 @@ struct ConvertPrecisionOptions {
   DType to = DType::kF16;            // or kBF16
   bool keep_io = true;               // inputs and outputs of the graph stay float32
   std::vector<std::string> blocked;  // operators that stay float32, beside blocked_by_default()
-  std::vector<std::string> exclude;  // nodes that do: their name, or "re:PATTERN" found anywhere in it
+  std::vector<std::string> exclude;  // nodes that do: their name, or "re:PATTERN" (name_pattern.h)
   // A node stays float32 when a value of it was seen above this; 0: half the largest number of the type (data
   // that was not seen may be larger).
   double largest = 0;

@@ -14,18 +14,14 @@ constexpr const char* kWhat[] = {"value", "input", "output", "node"};
 
 struct Rule {
   Renaming renaming;
-  NamePattern pattern;
+  NamePattern from;
   bool used = false;
 };
 
 std::vector<Rule> compile(const std::vector<Renaming>& renamings) {
   std::vector<Rule> rules;
-  for (const Renaming& renaming : renamings) {
-    Rule rule;
-    rule.renaming = renaming;
-    if (renaming.pattern) rule.pattern = NamePattern(renaming.from);
-    rules.push_back(std::move(rule));
-  }
+  for (const Renaming& renaming : renamings)
+    rules.push_back(Rule{renaming, NamePattern(renaming.from), false});
   return rules;
 }
 
@@ -35,19 +31,15 @@ bool applies(RenameWhat what, const Graph& graph, const std::string& path, Value
   return what == RenameWhat::kInput ? graph.is_input(id) : what == RenameWhat::kOutput && graph.is_output(id);
 }
 
-// The name after all rules, each on what the one before made of it.
+// The name after all rules: literal ones look at the old name, patterns at what those before made of it.
 std::string renamed(std::vector<Rule>& rules, const std::string& name, const auto& wanted) {
   std::string now = name;
   for (Rule& rule : rules) {
     if (!wanted(rule.renaming.what)) continue;
-    if (!rule.renaming.pattern) {
-      if (name != rule.renaming.from) continue;
-      now = rule.renaming.to;
-      rule.used = true;
-    } else if (rule.pattern.found_in(now)) {
-      now = rule.pattern.replaced(now, rule.renaming.to);
-      rule.used = true;
-    }
+    const std::string& before = rule.from.is_pattern() ? now : name;
+    if (!rule.from.fits(before)) continue;
+    now = rule.from.replaced(before, rule.renaming.to);
+    rule.used = true;
   }
   return now;
 }
@@ -57,8 +49,12 @@ void need_used(const Graph& graph, const std::vector<Rule>& rules) {
     if (rule.used) continue;
     Error error =
         make_error(ErrorCode::kUsage, "there is no {} {} '{}'", kWhat[static_cast<int>(rule.renaming.what)],
-                   rule.renaming.pattern ? "that fits" : "named", rule.renaming.from);
-    if (!rule.renaming.pattern && rule.renaming.what != RenameWhat::kNode)
+                   rule.from.is_pattern() ? "that fits" : "named", rule.renaming.from);
+    if (rule.from.is_pattern())
+      error.hint(fmt::format(
+          "a pattern fits whole names: did you mean '{}'? `pare inspect MODEL --layers` lists them",
+          rule.from.wider()));
+    else if (rule.renaming.what != RenameWhat::kNode)
       error.hint(nearest_value_hint(graph, rule.renaming.from));
     else
       error.hint("`pare inspect MODEL --layers` lists the names");
@@ -71,7 +67,9 @@ void need_free(const std::string& kind, const std::string& from, const std::stri
     throw make_error(ErrorCode::kUsage, "the {} '{}' would have no name", kind, from)
         .hint("give a new name that is not empty");
   if (to.find_first_of(std::string_view("\0\n\r", 3)) != std::string::npos)
-    fail(ErrorCode::kUsage, "the new name of the {} '{}' has a line break or a zero in it", kind, from);
+    throw make_error(ErrorCode::kUsage, "the new name of the {} '{}' has a line break or a zero in it", kind,
+                     from)
+        .hint("give a name of one line");
 }
 
 struct ValueChange {
@@ -100,14 +98,13 @@ std::set<ValueId> captured(const Graph& graph) {
 Renaming parse_renaming(RenameWhat what, const std::string& text) {
   Renaming renaming;
   renaming.what = what;
-  renaming.pattern = text.rfind("re:", 0) == 0;
-  const std::string body = renaming.pattern ? text.substr(3) : text;
-  const std::size_t equals = renaming.pattern ? body.rfind('=') : body.find('=');
-  if (equals == std::string::npos || equals == 0)
+  const bool pattern = text.rfind("re:", 0) == 0;
+  const std::size_t equals = pattern ? text.rfind('=') : text.find('=');
+  if (equals == std::string::npos || equals == (pattern ? 3 : 0))
     throw make_error(ErrorCode::kUsage, "'{}' is not of the form OLD=NEW", text)
         .hint("or a regular expression: re:PATTERN=REPLACEMENT");
-  renaming.from = body.substr(0, equals);
-  renaming.to = body.substr(equals + 1);
+  renaming.from = text.substr(0, equals);
+  renaming.to = text.substr(equals + 1);
   return renaming;
 }
 

@@ -12,10 +12,7 @@ enum class RenameWhat : int { kValue, kInput, kOutput, kNode };
 
 struct Renaming {
   RenameWhat what = RenameWhat::kValue;
-  std::string from, to;
-  // false: the whole name is `from`. true: `from` is an ECMAScript regular expression; what it finds in a
-  // name is replaced by `to`, in which $1 .. $9 are groups and $& is all of it.
-  bool pattern = false;
+  std::string from, to;  // NamePattern; behind "re:" `to` may hold its groups, $1 .. $9
 };
 
 // "OLD=NEW" (the first '=' divides) or "re:PATTERN=REPLACEMENT" (the last one does). Error kUsage.

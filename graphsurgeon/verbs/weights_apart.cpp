@@ -85,16 +85,22 @@ std::vector<StrippedWeight> stripped_weights(const Graph& graph) {
         .hint("`pare surgeon strip-weights` makes one that has");
   const std::string what = std::string("metadata ") + kKey;
   const Json list = parse_json(it->second, what);
-  if (!list.is_array()) throw make_error(ErrorCode::kBadFile, "{} is no list", what);
+  if (!list.is_array())
+    throw make_error(ErrorCode::kBadFile, "{} is no list", what)
+        .hint("`pare surgeon strip-weights` writes it");
   std::vector<StrippedWeight> weights;
   for (const Json& item : list) {
     StrippedWeight weight;
     weight.name = json_string(item, "name", what);
     if (!dtype_from_name(json_string(item, "dtype", what), weight.dtype))
-      throw make_error(ErrorCode::kBadFile, "{} names an unknown type", what).at(weight.name);
+      throw make_error(ErrorCode::kBadFile, "{} names an unknown type", what)
+          .at(weight.name)
+          .hint("`pare surgeon strip-weights` writes it");
     for (const Json& size : json_array(item, "shape", what)) {
       if (!size.is_number_integer() || size.get<std::int64_t>() < 0)
-        throw make_error(ErrorCode::kBadFile, "{} has a shape that is none", what).at(weight.name);
+        throw make_error(ErrorCode::kBadFile, "{} has a shape that is none", what)
+            .at(weight.name)
+            .hint("`pare surgeon strip-weights` writes it");
       weight.dims.push_back(size.get<std::int64_t>());
     }
     weight.sha256 = json_string(item, "sha256", what);
@@ -124,7 +130,8 @@ RestoreReport restore_weights(Graph& graph, const std::map<std::string, Tensor>&
     if (tensor.dtype() != weight.dtype || tensor.dims() != weight.dims)
       throw make_error(ErrorCode::kBadFile, "tensor '{}' is {} {}, the model wants {} {}", weight.name,
                        name(tensor.dtype()), to_string(tensor.dims()), name(weight.dtype),
-                       to_string(weight.dims));
+                       to_string(weight.dims))
+          .hint("give the weights of this model");
     const bool equal = hex(sha256(tensor.byte_span())) == weight.sha256;
     if (!equal && same)
       throw make_error(ErrorCode::kBadFile, "tensor '{}' is not the one that was taken out", weight.name)

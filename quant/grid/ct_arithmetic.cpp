@@ -21,7 +21,9 @@ struct Range {
 Range range_of(const float* w, std::int64_t n) {
   Range r;
   for (std::int64_t i = 0; i < n; ++i) {
-    if (!std::isfinite(w[i])) fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
+    if (!std::isfinite(w[i]))
+      throw make_error(ErrorCode::kBadFile, "a weight is NaN or infinite")
+          .hint("look at the training run, or leave the layer out (ignore, --exclude)");
     r.low = std::min(r.low, w[i]);
     r.high = std::max(r.high, w[i]);
   }

@@ -27,7 +27,8 @@ GridCodes codes_of(const GridFormat& format) {
   if (format.codes == DType::kE2M1) return GridCodes::kE2M1;
   const FormatInfo& info = info_of(format);
   if (!info.is_integer() || info.bits > 8)
-    fail(ErrorCode::kUnsupported, "weights cannot have codes of type {}", name(format.codes));
+    throw make_error(ErrorCode::kUnsupported, "weights cannot have codes of type {}", name(format.codes))
+        .hint("`pare ops --formats` lists the formats");
   return info.is_signed ? GridCodes::kSigned : GridCodes::kUnsigned;
 }
 

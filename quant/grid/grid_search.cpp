@@ -40,7 +40,9 @@ void for_extremes(const GridFormat& format, const RowShape& shape, const float* 
         const WeightGroup group = group_at(format, source, first + l);
         good &= extremes(group.w, 1, group.n, low + l, high + l);
       }
-      if (!good) fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
+      if (!good)
+        throw make_error(ErrorCode::kBadFile, "a weight is NaN or infinite")
+            .hint("look at the training run, or leave the layer out (ignore, --exclude)");
       body(first, n, low, high);
     }
   });
@@ -51,7 +53,8 @@ double amax_of(const std::vector<GridSource>& sources) {
   for (const GridSource& s : sources) {
     float low = 0, high = 0;
     if (!PARE_SIMD_PICK(search_extremes)(s.weight, s.shape.count(), &low, &high))
-      fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
+      throw make_error(ErrorCode::kBadFile, "a weight is NaN or infinite")
+          .hint("look at the training run, or leave the layer out (ignore, --exclude)");
     amax = std::max({amax, -low, high});
   }
   return static_cast<double>(amax);

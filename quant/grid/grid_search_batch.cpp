@@ -32,7 +32,8 @@ void SearchBatch::load(const WeightGroup* groups, int count, const LaneGram& gra
   std::fill_n(h_back_, kSearchLanes, 1.0);
   if (long_) {
     if (!PARE_SIMD_PICK(search_extremes)(groups[0].w, groups[0].n, lowest_, highest_))
-      fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
+      throw make_error(ErrorCode::kBadFile, "a weight is NaN or infinite")
+          .hint("look at the training run, or leave the layer out (ignore, --exclude)");
     std::fill_n(lowest_, kSearchLanes, lowest_[0]);
     std::fill_n(highest_, kSearchLanes, highest_[0]);
     x_.resize(kSearchLanes * kTileRows);
@@ -74,7 +75,8 @@ void SearchBatch::gather_lanes() {
   float factors[kSearchLanes], unused[kSearchLanes], largest[kSearchLanes];
   gather(w, n, rows_, x_.data());
   if (!extremes(x_.data(), rows_, lowest_, highest_))
-    fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
+    throw make_error(ErrorCode::kBadFile, "a weight is NaN or infinite")
+        .hint("look at the training run, or leave the layer out (ignore, --exclude)");
   for (int l = 0; l < kSearchLanes; ++l) factors[l] = normalizer(std::max(-lowest_[l], highest_[l]));
   scale(x_.data(), rows_, factors);
   if (h[0] == nullptr) return;

@@ -18,7 +18,9 @@ void check_importance(const RowShape& shape, const GridSearch& options) {
       options.importance_rows == 0 ? 1 : (shape.rows - 1) / options.importance_rows + 1;
   for (std::int64_t i = 0; i < lines * shape.cols; ++i)
     if (!(options.importance[i] >= 0) || !std::isfinite(options.importance[i]))
-      fail(ErrorCode::kBadFile, "the importance of column {} is NaN, infinite or negative", i % shape.cols);
+      throw make_error(ErrorCode::kBadFile, "the importance of column {} is NaN, infinite or negative",
+                       i % shape.cols)
+          .hint("look at the samples for NaN and infinity: pare stats show STATS.h5");
 }
 
 WeightGroup group_at(const GridFormat& format, const GridSource& source, std::int64_t index) {
@@ -51,8 +53,10 @@ GramBlocks::GramBlocks(const GridFormat& format, const GridSource& source) : bat
   if (gram == nullptr || batches_.count() == 0) return;
   width_ = format.group == 0 ? shape.cols : std::min(format.group, shape.segment);
   if (width_ > kWidest)
-    fail(ErrorCode::kUsage, "groups of {} are too wide to be searched with a Gram matrix: {} is the most",
-         width_, kWidest);
+    throw make_error(ErrorCode::kUsage,
+                     "groups of {} are too wide to be searched with a Gram matrix: {} is the most", width_,
+                     kWidest)
+        .hint("lower group_size (--group-size), or take --method search without data");
   rows_each_ = source.options.importance_rows == 0 ? shape.rows : source.options.importance_rows;
   const std::int64_t lines = (shape.rows - 1) / rows_each_ + 1, per_line = batches_.in_a_row();
   blocks_.assign(static_cast<std::size_t>(lines * per_line * width_ * width_ * kSearchLanes), 0.0f);
@@ -64,7 +68,9 @@ GramBlocks::GramBlocks(const GridFormat& format, const GridSource& source) : bat
     const float* matrix = gram + line * shape.cols * shape.cols;
     for (std::int64_t i = 0; i < shape.cols; ++i) {
       const float own = matrix[i * shape.cols + i];
-      if (!(own >= 0)) fail(ErrorCode::kBadFile, "the second moment of column {} is NaN or negative", i);
+      if (!(own >= 0))
+        throw make_error(ErrorCode::kBadFile, "the second moment of column {} is NaN or negative", i)
+            .hint("look at the samples for NaN and infinity: pare stats show STATS.h5");
       diagonal_[static_cast<std::size_t>(line * shape.cols + i)] = own;
     }
     for (std::int64_t g = 0; g < batches_.a_row; ++g) {
@@ -86,8 +92,9 @@ void GramBlocks::fill(const float* matrix, std::int64_t cols, const WeightGroup&
     for (std::int64_t j = 0; j < group.n; ++j) {
       const float v = matrix[(begin + i) * cols + begin + j];
       if (!std::isfinite(v))
-        fail(ErrorCode::kBadFile, "the second moment of columns {} and {} is NaN or infinite", begin + i,
-             begin + j);
+        throw make_error(ErrorCode::kBadFile, "the second moment of columns {} and {} is NaN or infinite",
+                         begin + i, begin + j)
+            .hint("look at the samples for NaN and infinity: pare stats show STATS.h5");
       block[(i * width_ + j) * kSearchLanes] = v * factor;
     }
 }

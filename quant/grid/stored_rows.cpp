@@ -121,7 +121,8 @@ StoredCodes quantize_stored_tensor(const GridFormat& format, const Tensor& weigh
     for_slices(weight, pool, [&](std::int64_t first, std::int64_t rows, const float* values) {
       float* both = extremes.data() + 2 * first;
       if (!PARE_SIMD_PICK(search_extremes)(values, rows * cols, both, both + 1))
-        fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
+        throw make_error(ErrorCode::kBadFile, "a weight is NaN or infinite")
+            .hint("look at the training run, or leave the layer out (ignore, --exclude)");
     });
     result.grid = amax_grid(format, RowShape::whole(1, 2 * weight.dims()[0]), extremes.data(), pool);
   }
@@ -201,7 +202,9 @@ float stored_amax(const Tensor& weight, ThreadPool& pool) {
     const auto wide = static_cast<std::uint32_t>(most);
     decode(weight.dtype(), &wide, &amax, 1);
   }
-  if (!std::isfinite(amax)) fail(ErrorCode::kBadFile, "a weight is NaN or infinite");
+  if (!std::isfinite(amax))
+    throw make_error(ErrorCode::kBadFile, "a weight is NaN or infinite")
+        .hint("look at the training run, or leave the layer out (ignore, --exclude)");
   return amax;
 }
 

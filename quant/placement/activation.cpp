@@ -96,7 +96,8 @@ bool needs_statistics(const Spec& spec) {
 
 ActivationPlan activation_from_range(const Format& format, const ChosenRange& range) {
   if (!std::isfinite(range.low) || !std::isfinite(range.high) || range.low > range.high)
-    fail(ErrorCode::kUsage, "the range [{}, {}] cannot be quantized", range.low, range.high);
+    throw make_error(ErrorCode::kUsage, "the range [{}, {}] cannot be quantized", range.low, range.high)
+        .hint("calibrate again with samples that look like those in service");
   const FormatInfo& info = format_info(format.dtype);
   ActivationPlan plan;
   plan.range = range;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <set>
 
 #include "engine/base/error.h"
@@ -12,28 +11,14 @@
 namespace pare::quant {
 namespace {
 
-// A literal, or "re:..." as a full match.
-class Pattern {
- public:
-  explicit Pattern(const std::string& text) : text_(text) {
-    if (text.rfind("re:", 0) == 0) pattern_.emplace(text.substr(3));
-  }
-  const std::string& text() const { return text_; }
-  bool matches(const std::string& word) const { return pattern_ ? pattern_->fits(word) : word == text_; }
-
- private:
-  std::string text_;
-  std::optional<NamePattern> pattern_;
-};
-
-std::vector<Pattern> compile(const std::vector<std::string>& texts) {
-  std::vector<Pattern> patterns;
+std::vector<NamePattern> compile(const std::vector<std::string>& texts) {
+  std::vector<NamePattern> patterns;
   for (const std::string& text : texts) patterns.emplace_back(text);
   return patterns;
 }
 
-bool any(const std::vector<Pattern>& patterns, const std::string& word) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const Pattern& p) { return p.matches(word); });
+bool any(const std::vector<NamePattern>& patterns, const std::string& word) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const NamePattern& p) { return p.fits(word); });
 }
 
 // Reports call a layer by the value that it computes, graphs by the node: both are its name.
@@ -76,19 +61,23 @@ std::vector<std::string> constant_types(const Graph& graph, const Node& node) {
   return types;
 }
 
-bool any_of(const std::vector<Pattern>& patterns, const std::vector<std::string>& words) {
+bool any_of(const std::vector<NamePattern>& patterns, const std::vector<std::string>& words) {
   return std::any_of(words.begin(), words.end(),
                      [&](const std::string& word) { return any(patterns, word); });
 }
 
-void list_unmatched(const std::vector<Pattern>& patterns, const char* what,
+void list_unmatched(const std::vector<NamePattern>& patterns, const char* what,
                     const std::set<std::string>& words, std::vector<std::string>& out) {
-  for (const Pattern& pattern : patterns) {
-    if (std::any_of(words.begin(), words.end(), [&](const std::string& w) { return pattern.matches(w); }))
+  for (const NamePattern& pattern : patterns) {
+    if (std::any_of(words.begin(), words.end(), [&](const std::string& w) { return pattern.fits(w); }))
       continue;
     std::vector<const char*> known;
     for (const std::string& word : words) known.push_back(word.c_str());
-    const std::string near = nearest_word(pattern.text(), known.data(), known.size());
+    std::string near = nearest_word(pattern.text(), known.data(), known.size());
+    if (pattern.is_pattern() &&
+        std::any_of(words.begin(), words.end(),
+                    [wider = NamePattern(pattern.wider())](const std::string& w) { return wider.fits(w); }))
+      near = pattern.wider();  // patterns fit whole names
     out.push_back(fmt::format("a rule names '{}', which no {} of the model is called{}", pattern.text(), what,
                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
   }
@@ -96,7 +85,7 @@ void list_unmatched(const std::vector<Pattern>& patterns, const char* what,
 
 struct CompiledRule {
   const Rule* rule;
-  std::vector<Pattern> name, op, tensor, dtype, block;
+  std::vector<NamePattern> name, op, tensor, dtype, block;
 };
 
 }  // namespace

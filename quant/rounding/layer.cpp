@@ -47,7 +47,10 @@ class Solver {
 
   void check() {
     for (const float v : in_.weight->values)
-      if (!std::isfinite(v)) throw make_error(ErrorCode::kBadFile, "a weight is NaN or infinite").at(layer());
+      if (!std::isfinite(v))
+        throw make_error(ErrorCode::kBadFile, "a weight is NaN or infinite")
+            .at(layer())
+            .hint("look at the training run, or leave the layer out (ignore, --exclude)");
     for (const Gram* gram : {in_.gram, in_.held_out}) {
       if (!usable(gram)) continue;
       if (gram->n != shape_.cols || gram->groups < 1 || shape_.rows % gram->groups != 0)
@@ -275,7 +278,12 @@ class Solver {
       least = loss;
       best = std::move(s);
     }
-    if (!best.has_value()) throw make_error(ErrorCode::kUsage, "no method has a finite loss").at(layer());
+    if (!best.has_value())
+      throw make_error(ErrorCode::kUsage, "no method has a finite loss")
+          .at(layer())
+          .hint(
+              "look at the layer's weights and samples for NaN and infinity, or leave it out (ignore, "
+              "--exclude)");
     best->candidates = std::move(candidates);
     if (gram_ == nullptr) best->fallback = "gptq and learned rounding need second moments: " + why_not_;
     return *best;
@@ -298,7 +306,8 @@ class Solver {
 
 void check_layer_method(const std::string& method) {
   if (std::find(std::begin(kMethods), std::end(kMethods), method) != std::end(kMethods)) return;
-  Error error = make_error(ErrorCode::kUsage, "'{}' is no method of a layer", method);
+  Error error = make_error(ErrorCode::kUsage, "'{}' is no method of a layer", method)
+                    .hint("`pare quantize --help` lists the methods");
   const std::string near = nearest_word(method, kMethods, std::size(kMethods));
   if (!near.empty()) error.hint("did you mean '" + near + "'?");
   throw error;

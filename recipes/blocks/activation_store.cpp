@@ -158,8 +158,9 @@ ActivationStore::ActivationStore(Dataset& data, const ActivationOptions& options
     h.hash.add(data.hash_sum(batch, &pool));
     for (std::size_t i = 0; i < h.values.size(); ++i) {
       if (batch.inputs[i].dims().empty() || batch.inputs[i].dims()[0] != end - begin)
-        fail(ErrorCode::kUnsupported, "blocks cannot be quantized: '{}' is one value for all samples",
-             h.inputs[i].name);
+        throw make_error(ErrorCode::kUnsupported,
+                         "blocks cannot be quantized: '{}' is one value for all samples", h.inputs[i].name)
+            .hint("quantize without blocks, or free the input of its one value");
       const std::int64_t one = h.values[i].bytes() / h.count;
       std::memcpy(h.values[i].mut<std::byte>() + begin * one, batch.inputs[i].data(),
                   static_cast<std::size_t>(batch.inputs[i].bytes()));
@@ -199,8 +200,9 @@ void ActivationStore::put(const std::string& name, std::int64_t begin, const Ten
   }
   if (begin == 0) h.name = name;
   if (sample != h.sample)
-    fail(ErrorCode::kUsage, "'{}' is {} for one sample and {} for another: blocks need one shape", name,
-         to_string(h.sample), to_string(sample));
+    throw make_error(ErrorCode::kUsage, "'{}' is {} for one sample and {} for another: blocks need one shape",
+                     name, to_string(h.sample), to_string(sample))
+        .hint("give samples of one length (window)");
   std::byte* to = h.room->data() + begin * h.sample_bytes;
   if (h.type == DType::kF32)
     std::memcpy(to, values.data(), static_cast<std::size_t>(values.bytes()));

@@ -109,9 +109,11 @@ class Blocks {
     if (options_.inputs != "quantized" && options_.inputs != "float")
       throw make_error(ErrorCode::kUsage, "blocks are fed by 'quantized' or 'float', not '{}'",
                        options_.inputs)
-          .at("quantize.blocks.inputs");
+          .at("quantize.blocks.inputs")
+          .hint("quantized, the default, or float");
     if (options_.activations != DType::kF32 && options_.activations != DType::kBF16)
-      fail(ErrorCode::kUsage, "activations are held as float32 or bfloat16");
+      throw make_error(ErrorCode::kUsage, "activations are held as float32 or bfloat16")
+          .hint("quantize.blocks.activations: float32 or bfloat16");
   }
 
   std::string path_of(std::size_t i) const { return join_path(in_.folder, fmt::format("block-{:04d}", i)); }

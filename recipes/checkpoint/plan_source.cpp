@@ -167,7 +167,8 @@ class PlanSource final : public QuantizedSource {
         if (value.dims() != entry.dims)
           throw make_error(ErrorCode::kUnsupported, "the method changed '{}', a matrix that stays float",
                            entry.name)
-              .at("export");
+              .at("export")
+              .hint("export an ONNX model, or take a method without transforms (method: gptq)");
         const Tensor first = checkpoint_.weights->get(entry.name);
         value = without_offset(value, original.value(was).constant, first);
         tensor.dtype = DType::kF32;

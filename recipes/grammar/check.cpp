@@ -55,7 +55,7 @@ class Checker {
     file("model.path", r_.model.path, "the model");
     for (const auto& [name, entry] : r_.datasets) {
       file("datasets." + name + ".path", entry.spec.path, "the data set");
-      labels("datasets." + name + ".labels", entry.spec.labels, "the labels");
+      labels("datasets." + name + ".labels", entry.spec.labels, "the file of labels");
       labels("datasets." + name + ".width_from", entry.spec.width_from, "the file of widths");
       file("datasets." + name + ".alphabet", entry.spec.alphabet, "the alphabet");
     }

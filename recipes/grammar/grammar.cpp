@@ -69,7 +69,7 @@ void describe_activations(Fields& f, ActivationSpec& a) {
 
 void describe_match(Fields& f, MatchSpec& m) {
   f.texts({.key = "name",
-           .doc = "layers: names of nodes or of what they compute; re: in front makes a full match"},
+           .doc = "layers: names of nodes or of what they compute, or re:PATTERN, which fits whole names"},
           m.name);
   f.texts({.key = "op", .doc = "operators"}, m.op);
   f.texts({.key = "tensor", .doc = "tensor names"}, m.tensor);
@@ -123,7 +123,8 @@ void describe_quantize(Fields& f, QuantizeSpec& q) {
       [&](std::size_t n) { q.rules.resize(n); },
       [&](Fields& inner, std::size_t i) { describe_rule(inner, q.rules[i]); });
   f.texts({.key = "ops", .doc = "only these operators are quantized"}, q.ops);
-  f.texts({.key = "ignore", .doc = "layers left in float: names; re: in front makes a full match"}, q.ignore);
+  f.texts({.key = "ignore", .doc = "layers left in float: names, or re:PATTERN, which fits whole names"},
+          q.ignore);
   f.texts({.key = "share",
            .doc = "layers whose scales other runtimes need shared",
            .choices = {"qkv", "gate_up"}},

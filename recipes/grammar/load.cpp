@@ -69,7 +69,8 @@ class Substitution {
       }
       if (out.size() > limits::kMaxNameBytes)
         throw make_error(ErrorCode::kUsage, "a value grows beyond {} bytes", limits::kMaxNameBytes)
-            .at(to_string(node.place));
+            .at(to_string(node.place))
+            .hint("shorten the value, or the variable in it");
     }
     node.text = std::move(out);
   }
@@ -103,10 +104,12 @@ TreeNode with_bases(TreeNode tree, const std::string& folder, const std::string&
   if (extends->kind != TreeNode::Kind::kScalar || extends->text.empty())
     throw make_error(ErrorCode::kUsage, "'extends' must be builtin/NAME or a recipe file, not {}",
                      kind_name(*extends))
-        .at(where);
+        .at(where)
+        .hint("`pare recipe list` shows the built-in ones");
   if (depth >= kMaxExtends)
     throw make_error(ErrorCode::kUsage, "more than {} recipes extend each other: a circle?", kMaxExtends)
-        .at(where);
+        .at(where)
+        .hint("look for a recipe that extends itself by way of another");
   const std::string name = extends->text;
   std::string text, base_folder = folder, base_prefix = prefix;
   auto source = std::make_shared<TreeSource>();

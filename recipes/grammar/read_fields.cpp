@@ -203,13 +203,15 @@ class Reader final : public Fields {
  private:
   template <typename... Args>
   [[noreturn]] static void refuse(const Place& place, fmt::format_string<Args...> format, Args&&... args) {
-    throw make_error(ErrorCode::kUsage, format, std::forward<Args>(args)...).at(to_string(place));
+    throw make_error(ErrorCode::kUsage, format, std::forward<Args>(args)...)
+        .at(to_string(place))
+        .hint("`pare recipe show` prints a recipe with every key; docs/reference.md says what each takes");
   }
   [[noreturn]] static void wrong(const Field& f, const TreeNode& node, const char* wanted) {
     if (node.kind == TreeNode::Kind::kScalar)
       throw make_error(ErrorCode::kUsage, "'{}' must be {}, not '{}'", f.key, wanted, node.text)
           .at(to_string(node.place))
-          .hint(number_hint(node));
+          .hint(number_hint(f, node));
     refuse(node.place, "'{}' must be {}, not {}", f.key, wanted, kind_name(node));
   }
 
@@ -218,7 +220,9 @@ class Reader final : public Fields {
     const std::string place = to_string(node_.place);
     error.at(place);
     // Those that are compiled in are what others start from.
-    if (place.rfind("builtin/", 0) == 0)
+    if (place.rfind("builtin/", 0) != 0)
+      error.hint(fmt::format("add '{}:' there", f.key));
+    else
       error.hint(fmt::format(
           "`pare recipe init FILE --model MODEL --extends {}` writes a recipe that starts from it",
           place.substr(0, place.find(':'))));
@@ -236,13 +240,13 @@ class Reader final : public Fields {
   }
 
   // What a text that should be a number may have meant.
-  static std::string number_hint(const TreeNode& node) {
+  static std::string number_hint(const Field& f, const TreeNode& node) {
     double value = 0;
-    if (number_from_text(node.text, value)) return node.quoted ? "leave the quotes out" : "";
+    if (number_from_text(node.text, value)) return node.quoted ? "leave the quotes out" : f.doc;
     if (!node.text.empty() && node.text.back() == '%' &&
         number_from_text(node.text.substr(0, node.text.size() - 1), value))
       return fmt::format("shares are fractions: {}", value / 100);
-    return "";
+    return f.doc;
   }
 
   // find(), with a mistake noted instead of thrown: nullptr then too.

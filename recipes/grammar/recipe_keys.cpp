@@ -72,6 +72,7 @@ class KeyList final : public Fields {
     const bool least = f.min > -1e300, most = f.max < 1e300;
     // A limit that nobody meets guards against nonsense and says nothing.
     const bool useful = most && f.max <= 65536;
+    if (least && f.min == f.max) return number_text(f.min);
     if (least && useful) return fmt::format("{} to {}", number_text(f.min), number_text(f.max));
     if (least) return fmt::format("at least {}", number_text(f.min));
     return useful ? fmt::format("at most {}", number_text(f.max)) : "";

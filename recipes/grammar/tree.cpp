@@ -90,7 +90,8 @@ TreeNode& descend(TreeNode& node, const std::string& step, const std::string& pa
   if (node.kind == TreeNode::Kind::kNull) node.kind = TreeNode::Kind::kMap;
   if (node.kind == TreeNode::Kind::kScalar)
     throw make_error(ErrorCode::kUsage, "'{}' goes through the single value '{}'", path, node.text)
-        .at("--set " + path);
+        .at("--set " + path)
+        .hint("`pare recipe show` prints the keys that there are");
   if (node.kind == TreeNode::Kind::kMap) {
     if (TreeNode* found = node.find(step)) return *found;
     TreeNode made;

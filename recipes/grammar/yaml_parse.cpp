@@ -42,7 +42,8 @@ class TreeBuilder final : public YAML::EventHandler {
                 const std::string& value) override {
     no_anchor(mark, anchor);
     no_tag(mark, tag);
-    if (value.find('\0') != std::string::npos) refuse(mark, "a zero byte in a value", "");
+    if (value.find('\0') != std::string::npos)
+      refuse(mark, "a zero byte in a value", "is it the right file?");
     const bool quoted = tag == "!";
     TreeNode node = TreeNode::scalar(value, quoted);
     if (!quoted && (value.empty() || value == "~" || value == "null")) node = TreeNode();
@@ -78,10 +79,11 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void no_tag(const YAML::Mark& mark, const std::string& tag) const {
     if (!tag.empty() && tag != "?" && tag != "!")
-      refuse(mark, fmt::format("tags ({}) are not supported in recipes", tag), "");
+      refuse(mark, fmt::format("tags ({}) are not supported in recipes", tag), "leave the tag out");
   }
   void count_part(const YAML::Mark& mark) {
-    if (++parts_ > kMaxParts) refuse(mark, fmt::format("more than {} keys and values", kMaxParts), "");
+    if (++parts_ > kMaxParts)
+      refuse(mark, fmt::format("more than {} keys and values", kMaxParts), "is it the right file?");
   }
 
   void take_key(const YAML::Mark& mark, const std::string& key) {
@@ -89,8 +91,9 @@ class TreeBuilder final : public YAML::EventHandler {
     Open& open = open_.back();
     if (key == "<<")
       refuse(mark, "merge keys (<<) are not supported in recipes", "use `extends: OTHER.yaml`");
-    if (key.empty()) refuse(mark, "an empty key", "");
-    if (!open.keys.insert(key).second) refuse(mark, fmt::format("key '{}' stands here twice", key), "");
+    if (key.empty()) refuse(mark, "an empty key", "give the key a name");
+    if (!open.keys.insert(key).second)
+      refuse(mark, fmt::format("key '{}' stands here twice", key), "keep one of the two");
     open.key = key;
     open.key_place = place(mark);
     open.has_key = true;
@@ -99,9 +102,10 @@ class TreeBuilder final : public YAML::EventHandler {
     no_anchor(mark, anchor);
     no_tag(mark, tag);
     if (!open_.empty() && open_.back().node.kind == TreeNode::Kind::kMap && !open_.back().has_key)
-      refuse(mark, "a key must be plain text", "");
+      refuse(mark, "a key must be plain text", "a line is KEY: VALUE; lists and mappings are values only");
     if (open_.size() >= limits::kMaxYamlDepth)
-      refuse(mark, fmt::format("nested deeper than {} levels", limits::kMaxYamlDepth), "");
+      refuse(mark, fmt::format("nested deeper than {} levels", limits::kMaxYamlDepth),
+             "is it the right file?");
     node.place = place(mark);
     open_.emplace_back();
     open_.back().node = std::move(node);
@@ -125,7 +129,8 @@ class TreeBuilder final : public YAML::EventHandler {
       open.node.items.push_back(std::move(node));
       return;
     }
-    if (!open.has_key) refuse(mark, "a key must be plain text", "");
+    if (!open.has_key)
+      refuse(mark, "a key must be plain text", "a line is KEY: VALUE; lists and mappings are values only");
     TreeMember member;
     member.key = std::move(open.key);
     member.place = open.key_place;
@@ -148,7 +153,8 @@ TreeNode parse_yaml(std::string_view text, std::shared_ptr<const TreeSource> sou
   if (text.size() > limits::kMaxRecipeBytes)
     throw make_error(ErrorCode::kUsage, "{} bytes, more than the {} that a recipe may have", text.size(),
                      limits::kMaxRecipeBytes)
-        .at(source->name);
+        .at(source->name)
+        .hint("is it the right file?");
   TreeBuilder builder(source);
   try {
     std::istringstream stream{std::string(text)};
@@ -164,7 +170,8 @@ TreeNode parse_yaml(std::string_view text, std::shared_ptr<const TreeSource> sou
           .hint("one recipe a file");
   } catch (const YAML::Exception& error) {
     throw make_error(ErrorCode::kUsage, "invalid YAML: {}", error.msg)
-        .at(to_string(builder.place(error.mark)));
+        .at(to_string(builder.place(error.mark)))
+        .hint("look at the indentation, and at colons and brackets of this line and the one above");
   }
   TreeNode root = builder.take();
   if (!any_kind && root.kind != TreeNode::Kind::kMap)

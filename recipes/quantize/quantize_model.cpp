@@ -421,37 +421,6 @@ class Flow {
 
 }  // namespace
 
-std::vector<CalibratedValue> values_to_watch(const Graph& graph, const quant::Spec& spec) {
-  const quant::Placement placement = quant::place(graph, spec);
-  std::map<std::pair<SubgraphPath, ValueId>, int> axes;
-  std::set<std::pair<SubgraphPath, ValueId>> by_channel;
-  for (const quant::ActivationSite& site : placement.activations) {
-    if (!quant::needs_statistics(site.format)) continue;
-    const auto place = std::make_pair(site.path, site.value);
-    const auto known = axes.emplace(place, -1).first;
-    if (site.format.granularity != quant::Granularity::kChannel) continue;
-    by_channel.insert(place);
-    known->second = quant::activation_axis(subgraph_at(graph, site.path), site);
-  }
-  for (const quant::ScaleGroup& group : quant::find_scale_groups(graph, true)) {
-    const auto it = axes.find({group.path, group.value});
-    const bool scaled =
-        std::any_of(placement.weights.begin(), placement.weights.end(), [&](const auto& site) {
-          return site.path == group.path && scales_channels(site.method) &&
-                 std::any_of(site.uses.begin(), site.uses.end(), [&](const Use& use) {
-                   return std::find(group.consumers.begin(), group.consumers.end(), use.node) !=
-                          group.consumers.end();
-                 });
-        });
-    if (it != axes.end() && scaled && by_channel.count(it->first) == 0) it->second = group.channel_axis;
-  }
-  std::vector<CalibratedValue> requests;
-  for (const auto& entry : axes)
-    requests.push_back(
-        {entry.first.second, entry.second, entry.first.first, by_channel.count(entry.first) != 0});
-  return requests;
-}
-
 QuantizeOutcome quantize_model(const QuantizeInput& input, const QuantizeChoices& choices) {
   return Flow(input, choices).run();
 }

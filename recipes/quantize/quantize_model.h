@@ -42,6 +42,7 @@
 #include "recipes/quantize/scale_layers.h"
 #include "recipes/quantize/solve_in_order.h"
 #include "recipes/quantize/solve_weights.h"
+#include "recipes/quantize/values_to_watch.h"
 
 namespace pare {
 
@@ -50,10 +51,6 @@ class LayerJournal;
 // More bytes of weights than that go into a file of their own: it is streamed, while a message of ONNX is
 // built in memory.
 inline constexpr std::int64_t kStreamedWeights = std::int64_t{256} << 20;
-
-// The activations that calibration must watch for a spec, with their channel axis where channel factors may
-// ask for maxima by channel. Ids of `graph`.
-std::vector<CalibratedValue> values_to_watch(const Graph& graph, const quant::Spec& spec);
 
 struct QuantizeInput {
   const Graph* graph = nullptr;     // float, simplified, with shapes

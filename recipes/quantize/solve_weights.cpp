@@ -64,6 +64,17 @@ SolvedRows awq_rows(const quant::LayerProblem& problem, const SolveOptions& opti
   return best;
 }
 
+// How the codes were found, and with which losses.
+void say_how(const quant::LayerSolution& solution, SolvedRows& solved) {
+  solved.nearest = is_nearest(solution.method);
+  solved.record.method = solution.method;
+  solved.record.fallback = solution.fallback;
+  solved.record.loss = solution.relative_loss;
+  solved.record.held_out_loss = solution.held_out_loss;
+  for (const quant::LayerCandidate& one : solution.candidates)
+    solved.record.tried.emplace_back(one.method, one.loss);
+}
+
 // Codes of a weight with one scale for the whole tensor: the scale stays, codes are solved row by row.
 SolvedRows solve_on_scale(const std::string& name, const quant::WeightSite& site, const Tensor& weight,
                           const GramPair& grams, float scale, const std::string& method,
@@ -93,13 +104,7 @@ SolvedRows solve_on_scale(const std::string& name, const quant::WeightSite& site
     for (std::int64_t tap = 0; tap < view.taps; ++tap)
       for (std::int64_t in = 0; in < view.ins; ++in)
         solved.codes[static_cast<std::size_t>(view.at(row, in, tap))] = solution.codes[at++];
-  solved.nearest = is_nearest(solution.method);
-  solved.record.method = solution.method;
-  solved.record.fallback = solution.fallback;
-  solved.record.loss = solution.relative_loss;
-  solved.record.held_out_loss = solution.held_out_loss;
-  for (const quant::LayerCandidate& one : solution.candidates)
-    solved.record.tried.emplace_back(one.method, one.loss);
+  say_how(solution, solved);
   return solved;
 }
 
@@ -253,13 +258,7 @@ SolvedRows solve_rows(const std::string& name, const quant::WeightSite& site, co
     quant::LayerSolution solution = quant::solve_layer(problem, layer, pool);
     solved.grid = std::move(solution.grid);
     solved.codes = std::move(solution.codes);
-    solved.nearest = is_nearest(solution.method);
-    solved.record.method = solution.method;
-    solved.record.fallback = solution.fallback;
-    solved.record.loss = solution.relative_loss;
-    solved.record.held_out_loss = solution.held_out_loss;
-    for (const quant::LayerCandidate& one : solution.candidates)
-      solved.record.tried.emplace_back(one.method, one.loss);
+    say_how(solution, solved);
   }
   return solved;
 }

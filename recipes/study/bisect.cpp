@@ -90,7 +90,8 @@ class Bisection {
 }  // namespace
 
 LayerBisection bisect_layers(const SensitivityInput& input, const BisectOptions& options) {
-  if (options.most < 1) fail(ErrorCode::kUsage, "--most counts layers, from 1");
+  if (options.most < 1)
+    throw make_error(ErrorCode::kUsage, "--most counts layers, from 1").hint("for example --most 8");
   return Bisection(input, options).run();
 }
 

@@ -114,7 +114,8 @@ void time_points(const std::vector<Graph>& graphs, const SensitivityInput& input
 }  // namespace
 
 SearchResult search_formats(const SensitivityInput& input, const SearchOptions& options) {
-  if (options.schemes.empty()) fail(ErrorCode::kUsage, "no schemes to choose from");
+  if (options.schemes.empty())
+    throw make_error(ErrorCode::kUsage, "no schemes to choose from").hint("name one: --schemes int8,fp8");
   for (const std::string& scheme : options.schemes)
     if (scheme != "float") quant::scheme_from_name(scheme);
   QuantizeChoices base = options.choices;

@@ -41,7 +41,7 @@
 #include "graphsurgeon/load.h"
 #include "graphsurgeon/simplify.h"
 #include "quant/placement/activation.h"
-#include "recipes/plan_report.h"
+#include "recipes/quant_spec.h"
 #include "recipes/quantize/quantize_model.h"
 #include "recipes/text_data.h"
 

@@ -1,7 +1,6 @@
 """Bad input: the exit code, what the message says, and that nothing is left behind.
 
-Every case is run as a user would run it. A message must name the thing that is wrong; where there is something to do
-about it, it must say so. With --json the document on stdout must carry the same error.
+Every case is run as a user would run it. A message must name the thing that is wrong, and say what to do about it. With --json the document on stdout must carry the same error.
 """
 import os
 import shutil

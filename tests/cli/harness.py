@@ -1,6 +1,7 @@
 """What the command-line tests share: running pare as a user does, and checks that say what went wrong."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,7 +34,11 @@ class Result:
 def pare(*arguments, env=None, cwd=None, timeout=600):
     merged = dict(os.environ, **(env or {}))
     done = subprocess.run([PARE, *map(str, arguments)], capture_output=True, env=merged, cwd=cwd, timeout=timeout)
-    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+    result = Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+    if result.code in (2, 3, 4, 5):
+        for error in re.findall(r'^pare: (?!warning).*(?:\n(?!pare: ).*)*', result.err, re.M):
+            check('\n  ' in error, 'an error says what to do', *arguments, error)
+    return result
 
 
 FAILURES = []

@@ -8,6 +8,7 @@
 #include "datasets/text/chat_template.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
+#include "tests/fuzz/blame.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const pare::Json kDialogue = pare::parse_json(
@@ -23,9 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                   {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
     chat.render(kDialogue, options);
   } catch (const pare::Error& error) {
-    if (error.code() != pare::ErrorCode::kBadFile && error.code() != pare::ErrorCode::kUnsupported &&
-        error.code() != pare::ErrorCode::kUsage)
-      std::abort();
+    pare::fuzz::expect_blames_input(
+        error, {pare::ErrorCode::kBadFile, pare::ErrorCode::kUnsupported, pare::ErrorCode::kUsage});
   }
   return 0;
 }

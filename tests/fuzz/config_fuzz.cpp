@@ -1,11 +1,14 @@
 // config.json: any text gives a config, a model of its family in outline, or an Error that blames the file.
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string_view>
 
 #include "engine/base/error.h"
 #include "engine/base/json.h"
+#include "graphsurgeon/checkpoint/checkpoint.h"
 #include "graphsurgeon/families/family.h"
+#include "tests/fuzz/blame.h"
 
 namespace {
 
@@ -29,12 +32,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     options.views = true;
     options.context = 2;
     options.needed = &needed;
-    const NoWeights none;
-    pare::NetBuilder net(config, none, options);
-    family->build(net);
+    pare::Checkpoint checkpoint;
+    checkpoint.path = "fuzz";
+    checkpoint.config = config;
+    checkpoint.family = family;
+    checkpoint.weights = std::make_shared<NoWeights>();
+    pare::build_graph(checkpoint, options);
   } catch (const pare::Error& error) {
-    if (error.code() != pare::ErrorCode::kBadFile && error.code() != pare::ErrorCode::kUnsupported)
-      std::abort();
+    pare::fuzz::expect_blames_input(error);
   }
   return 0;
 }

@@ -10,6 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/build/engine_file.h"
 #include "engine/build/plan/memory_plan.h"
+#include "tests/fuzz/blame.h"
 
 namespace {
 
@@ -48,8 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
     }
   } catch (const pare::Error& error) {
-    if (error.code() != pare::ErrorCode::kBadFile && error.code() != pare::ErrorCode::kUnsupported)
-      std::abort();
+    pare::fuzz::expect_blames_input(error);
   }
   return 0;
 }

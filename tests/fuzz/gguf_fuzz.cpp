@@ -6,6 +6,7 @@
 #include "datasets/text/tokenizer.h"
 #include "engine/base/error.h"
 #include "graphsurgeon/gguf/gguf_model.h"
+#include "tests/fuzz/blame.h"
 
 namespace {
 
@@ -14,8 +15,7 @@ void expect_blames_the_file(Body body) {
   try {
     body();
   } catch (const pare::Error& error) {
-    if (error.code() != pare::ErrorCode::kBadFile && error.code() != pare::ErrorCode::kUnsupported)
-      std::abort();
+    pare::fuzz::expect_blames_input(error);
   }
 }
 

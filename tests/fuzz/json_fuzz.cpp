@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/json.h"
+#include "tests/fuzz/blame.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   try {
@@ -12,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     const std::string text = pare::dump(value, 1);
     if (pare::dump(pare::parse_json(text, "again"), 1) != text) std::abort();
   } catch (const pare::Error& error) {
-    if (error.code() != pare::ErrorCode::kBadFile) std::abort();  // input must never look like a bug
+    pare::fuzz::expect_blames_input(error, {pare::ErrorCode::kBadFile});  // input must never look like a bug
   }
   return 0;
 }

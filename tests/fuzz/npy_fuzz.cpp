@@ -7,13 +7,9 @@
 #include "datasets/npy.h"
 #include "datasets/npz.h"
 #include "engine/base/error.h"
+#include "tests/fuzz/blame.h"
 
 namespace {
-
-void expect_blames_the_file(const pare::Error& error) {
-  if (error.code() != pare::ErrorCode::kBadFile && error.code() != pare::ErrorCode::kUnsupported)
-    std::abort();
-}
 
 // Reads every byte, so that the sanitizer sees a tensor that reaches past its data.
 void read_all(const pare::Tensor& tensor) {
@@ -30,12 +26,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     read_all(pare::npy_tensor(bytes, owner, "fuzz.npy"));
   } catch (const pare::Error& error) {
-    expect_blames_the_file(error);
+    pare::fuzz::expect_blames_input(error);
   }
   try {
     for (const auto& entry : pare::parse_npz(bytes, owner, "fuzz.npz")) read_all(entry.tensor);
   } catch (const pare::Error& error) {
-    expect_blames_the_file(error);
+    pare::fuzz::expect_blames_input(error);
   }
   return 0;
 }

@@ -9,6 +9,7 @@
 #include "engine/base/json.h"
 #include "graphsurgeon/checkpoint/read_quantized.h"
 #include "graphsurgeon/checkpoint/safetensors.h"
+#include "tests/fuzz/blame.h"
 
 namespace {
 
@@ -60,8 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         for (std::int64_t i = 0; i < values.size(); ++i) sum = sum + values.as<float>()[i];
       }
   } catch (const pare::Error& error) {
-    if (error.code() != pare::ErrorCode::kBadFile && error.code() != pare::ErrorCode::kUnsupported)
-      std::abort();
+    pare::fuzz::expect_blames_input(error);
   }
   return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "recipes/grammar/load.h"
+#include "tests/fuzz/blame.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   pare::RecipeOptions options;
@@ -16,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     const std::string_view text(reinterpret_cast<const char*>(bytes), size);
     canonical = pare::parse_recipe(text, "fuzz", "/nonexistent", options).text;
   } catch (const pare::Error& error) {
-    if (error.code() != pare::ErrorCode::kUsage && error.code() != pare::ErrorCode::kBadFile) std::abort();
+    pare::fuzz::expect_blames_input(error, {pare::ErrorCode::kUsage, pare::ErrorCode::kBadFile});
     return 0;
   }
   if (pare::parse_recipe(canonical, "fuzz", "/nonexistent", options).text != canonical) std::abort();

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "graphsurgeon/checkpoint/safetensors.h"
+#include "tests/fuzz/blame.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
@@ -14,8 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const auto& entry : file.tensors)
       for (const std::byte byte : entry.second.byte_span()) sum = sum + std::to_integer<unsigned>(byte);
   } catch (const pare::Error& error) {
-    if (error.code() != pare::ErrorCode::kBadFile && error.code() != pare::ErrorCode::kUnsupported)
-      std::abort();
+    pare::fuzz::expect_blames_input(error);
   }
   return 0;
 }

@@ -6,6 +6,7 @@
 #include "datasets/text/tokenizer.h"
 #include "engine/base/error.h"
 #include "graphsurgeon/checkpoint/tokenizer_json.h"
+#include "tests/fuzz/blame.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -16,8 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (id < 0) std::abort();
     tokenizer.decode(ids, false);
   } catch (const pare::Error& error) {
-    if (error.code() != pare::ErrorCode::kBadFile && error.code() != pare::ErrorCode::kUnsupported)
-      std::abort();
+    pare::fuzz::expect_blames_input(error);
   }
   return 0;
 }

@@ -6,13 +6,14 @@
 
 #include "calib/trt_cache.h"
 #include "engine/base/error.h"
+#include "tests/fuzz/blame.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   try {
     const pare::TrtCache cache = pare::parse_trt_cache({reinterpret_cast<const char*>(bytes), size});
     if (!(pare::parse_trt_cache(pare::trt_cache_text(cache)) == cache)) std::abort();
   } catch (const pare::Error& error) {
-    if (error.code() != pare::ErrorCode::kBadFile) std::abort();
+    pare::fuzz::expect_blames_input(error, {pare::ErrorCode::kBadFile});
   }
   return 0;
 }

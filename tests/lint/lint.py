@@ -265,6 +265,25 @@ def rule_package_installed(path, text, tree):
     return findings
 
 
+# Where a mistake in what was asked for is found: the command line, the recipe, the data.
+ASKED = ('cli/', 'recipes/', 'datasets/', 'calib/', 'quant/', 'graphsurgeon/verbs/')
+
+
+def rule_usage_error_without_hint(path, text, tree):
+    if not path.endswith('.cpp') or not path.startswith(ASKED):
+        return []
+    findings = []
+    code = without_comments(text)
+    for m in re.finditer(r'\b(?:fail|make_error)\(\s*ErrorCode::kUsage\b', code):
+        statement = code[m.start():code.find(';', m.end())]
+        # A variable gets its hint in the lines below.
+        named = re.search(r'Error (\w+) =\s*$|return\s*$', code[:m.start()])
+        later = code[m.start():m.start() + 900] if named else ''
+        if '.hint(' not in statement and '.hint(' not in later:
+            findings.append((code.count('\n', 0, m.start()) + 1, 'an error of usage says what to do: make_error(...).hint("...")'))
+    return findings
+
+
 def rule_unfinished_mark(path, text, tree):
     if not is_code(path):
         return []
@@ -332,6 +351,12 @@ SELF_TEST = {
     'fast-math': (
         [('CMakeLists.txt', 'add_compile_options(-ffast-math)\n', {}), ('cmake/a.cmake', 'x(-ffp-contract=fast)\n', {})],
         [('CMakeLists.txt', '# -ffast-math is refused\nadd_compile_options(-ffp-contract=off)\n', {})]),
+    'usage-error-without-hint': (
+        [('cli/a.cpp', 'fail(ErrorCode::kUsage, "x; {}", 1);\n', {}),
+         ('datasets/a.cpp', 'throw make_error(ErrorCode::kUsage, "x")\n    .at(path);\n', {})],
+        [('cli/a.cpp', 'throw make_error(ErrorCode::kUsage, "x;")\n    .hint("y");\n', {}),
+         ('recipes/a.cpp', 'Error error = make_error(ErrorCode::kUsage, "x");\nerror.hint("y");\n', {}),
+         ('engine/a.cpp', 'fail(ErrorCode::kUsage, "x");\n', {}), ('cli/b.cpp', 'fail(ErrorCode::kBadFile, "x");\n', {})]),
     'unfinished-mark': ([('engine/base/a.cpp', '// TODO: later\n', {})], [('engine/base/a.cpp', '// done\n', {})]),
 }
 

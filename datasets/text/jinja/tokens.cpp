@@ -320,7 +320,11 @@ class Tokenizer {
 }  // namespace
 
 void refuse(ErrorCode code, const std::string& where, int line, const std::string& what) {
-  throw make_error(code, "{}", what).at(fmt::format("{}: line {}", where, line));
+  const char* hint = code == ErrorCode::kUsage ? "look at the roles and keys of the messages"
+                     : code == ErrorCode::kUnsupported
+                         ? "write prompts in the form that the model was trained on, without its template"
+                         : "download the tokenizer again: the template is a part of it";
+  throw make_error(code, "{}", what).at(fmt::format("{}: line {}", where, line)).hint(hint);
 }
 
 std::vector<Token> tokenize(std::string_view source, const std::string& where) {

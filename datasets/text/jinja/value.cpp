@@ -259,7 +259,8 @@ std::string repr(const Value& value) {
       return "{" + out + "}";
     }
     default:
-      fail(ErrorCode::kUnsupported, "the text of a {} is not known", type_name(value));
+      throw make_error(ErrorCode::kUnsupported, "the text of a {} is not known", type_name(value))
+          .hint("write prompts in the form that the model was trained on, without its template");
   }
 }
 
@@ -338,7 +339,8 @@ void write_json(const Value& value, const JsonStyle& style, std::int64_t depth, 
     if (!order.empty()) line(depth);
     out += '}';
   } else {
-    fail(ErrorCode::kUsage, "JSON has no form for a value of type {}", type_name(value));
+    throw make_error(ErrorCode::kUsage, "JSON has no form for a value of type {}", type_name(value))
+        .hint("look at what the messages hold: texts, numbers, lists, objects");
   }
 }
 
@@ -354,7 +356,8 @@ Value from_json(const Json& json) {
   if (json.is_boolean()) return Value::boolean(json.get<bool>());
   if (json.is_number_float()) return Value::floating(json.get<double>());
   if (json.is_number_unsigned() && json.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
-    fail(ErrorCode::kUnsupported, "{} is no whole number of 64 bits", json.get<std::uint64_t>());
+    throw make_error(ErrorCode::kUnsupported, "{} is no whole number of 64 bits", json.get<std::uint64_t>())
+        .hint("give numbers of 64 bits with a sign");
   if (json.is_number_integer()) return Value::integer(json.get<std::int64_t>());
   if (json.is_string()) return Value::text(json.get<std::string>());
   if (json.is_array()) {

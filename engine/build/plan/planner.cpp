@@ -222,7 +222,8 @@ EnginePlan Planner::run() {
     const Value& value = graph_.value(id);
     if (!value.shape.concrete())
       throw make_error(ErrorCode::kUnsupported, "the size of output '{}' is not known before it runs",
-                       value.name);
+                       value.name)
+          .hint("give the engine one: `pare surgeon set-shape`, or --profile");
     plan_.outputs.push_back(add_tensor(value.name, value.dtype, sizes(id), PlanRole::kOutput));
   }
   classify();

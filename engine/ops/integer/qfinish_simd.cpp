@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "engine/ops/activation_simd.h"
 #include "engine/ops/vector_math.h"
 
 namespace pare::PARE_SIMD {
@@ -149,30 +150,12 @@ void q_finish(const QFinish& f, const std::int32_t* acc, std::int64_t acc_stride
   const auto run = [&](auto activation) {
     finish(f, acc, acc_stride, row, rows, column, columns, activation);
   };
-  using Kind = Activation::Kind;
-  switch (act.kind) {
-    case Kind::kClip: {
-      const F32 lo = F32::set(act.lo), hi = F32::set(act.hi);
-      constexpr float kInf = std::numeric_limits<float>::infinity();
-      if (act.lo == -kInf && act.hi == kInf) return run([](F32 v) { return v; });
-      if (act.hi == kInf) return run([=](F32 v) { return max(lo, v); });
-      return run([=](F32 v) { return clip(v, lo, hi); });
-    }
-    case Kind::kHardSwish:
-      return run([](F32 v) { return hard_swish(v); });
-    case Kind::kHardSigmoid: {
-      const F32 alpha = F32::set(act.alpha), beta = F32::set(act.beta);
-      return run([=](F32 v) { return hard_sigmoid(v, alpha, beta); });
-    }
-    case Kind::kSigmoid:
-      return run([](F32 v) { return sigmoid(v); });
-    case Kind::kSilu:
-      return run([](F32 v) { return silu(v); });
-    case Kind::kGelu:
-      return run([](F32 v) { return gelu(v); });
-    case Kind::kTanh:
-      return run([](F32 v) { return tanh(v); });
-  }
+  if (act.kind != Activation::Kind::kClip) return with_activation(act, run);
+  const F32 lo = F32::set(act.lo), hi = F32::set(act.hi);
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  if (act.lo == -kInf && act.hi == kInf) return run([](F32 v) { return v; });
+  if (act.hi == kInf) return run([=](F32 v) { return max(lo, v); });
+  return run([=](F32 v) { return clip(v, lo, hi); });
 }
 
 }  // namespace pare::PARE_SIMD

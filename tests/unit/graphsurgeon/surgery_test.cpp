@@ -200,7 +200,7 @@ TEST(Rename, ValuesInputsOutputsAndNodes) {
   Graph graph = text_graph(17, kChain);
   const auto renamed = rename(
       graph, {parse_renaming(RenameWhat::kInput, "x=image"), parse_renaming(RenameWhat::kOutput, "y=scores"),
-              parse_renaming(RenameWhat::kValue, "re:^([abc])$=inner_$1")});
+              parse_renaming(RenameWhat::kValue, "re:([abc])=inner_$1")});
   EXPECT_EQ(renamed.size(), 5u);
   EXPECT_EQ(graph.value(graph.inputs[0]).name, "image");
   EXPECT_EQ(graph.value(graph.outputs[0]).name, "scores");
@@ -233,12 +233,12 @@ TEST(Rename, SaysWhatIsWrong) {
     const char* message;
   } const cases[] = {
       {RenameWhat::kValue, "x=u", "two values would be named 'u'"},
-      {RenameWhat::kValue, "re:^[ab]$=same", "two values would be named 'same'"},
+      {RenameWhat::kValue, "re:[ab]=same", "two values would be named 'same'"},
       {RenameWhat::kValue, "nothing=u2", "no value named 'nothing'"},
       {RenameWhat::kInput, "a=b2", "no input named 'a'"},
       {RenameWhat::kValue, "re:(=b", "no regular expression"},
       {RenameWhat::kValue, "x=", "would have no name"},
-      {RenameWhat::kNode, "re:zzz=b", "no node that fits 'zzz'"},
+      {RenameWhat::kNode, "re:zzz=b", "no node that fits 're:zzz'"},
   };
   for (const auto& c : cases) {
     Graph graph = text_graph(17, kChain);

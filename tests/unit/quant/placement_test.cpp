@@ -122,8 +122,11 @@ TEST(Placement, RulesThatMatchNothingAreNamed) {
   spec.rules.push_back({{{"shortcuts", "re:.*conv9.*"}, {}, {}}, false, {}, {}});
   spec.rules.push_back({{{}, {"Convolution", "Gemm"}, {}}, false, {}, {}});
   spec.rules.push_back({{{}, {}, {"relu1", "nothing of the kind"}}, false, {}, {}});
+  spec.rules.push_back({{{"re:hort"}, {}, {}}, false, {}, {}});
   const Placement placement = place(graph, spec);
-  ASSERT_EQ(placement.unmatched.size(), 4u);
+  ASSERT_EQ(placement.unmatched.size(), 5u);
+  EXPECT_NE(placement.unmatched[4].find("did you mean 're:.*hort.*'?"), std::string::npos)
+      << placement.unmatched[4];
   EXPECT_EQ(placement.unmatched[0],
             "a rule names 'shortcuts', which no layer of the model is called; did you mean 'shortcut'?");
   EXPECT_NE(placement.unmatched[1].find("'re:.*conv9.*'"), std::string::npos);
