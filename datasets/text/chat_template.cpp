@@ -56,7 +56,10 @@ Json with_reasoning(const Json& message) {
 }  // namespace
 
 ChatTemplate::ChatTemplate(const TokenizerSpec& spec)
-    : ChatTemplate(template_of(spec), spec.where + ": chat template", spec.special_names) {}
+    : ChatTemplate(
+          template_of(spec),
+          (spec.chat_template_where.empty() ? spec.where : spec.chat_template_where) + ": chat template",
+          spec.special_names) {}
 
 ChatTemplate::ChatTemplate(std::string source, std::string where,
                            std::vector<std::pair<std::string, std::string>> tokens) {

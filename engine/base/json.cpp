@@ -180,6 +180,10 @@ Json parse_json(std::string_view text, const std::string& what) {
     throw make_error(ErrorCode::kBadFile, "invalid JSON: a zero byte")
         .at(place(text, zero, what))
         .hint(kInvalidHint);
+  if (text.empty())  // versions of the library word it differently
+    throw make_error(ErrorCode::kBadFile, "invalid JSON: nothing is in it")
+        .at(place(text, 0, what))
+        .hint(kInvalidHint);
   const char* at = text.data();
   Builder builder(text, at, what);
   const Cursor begin(text.data(), &at), end(text.data() + text.size(), nullptr);

@@ -51,7 +51,8 @@ struct TokenizerSpec {
   std::int64_t bos = -1, eos = -1;          // -1: not said
   // Special tokens by the names that templates know them by: ("bos_token", "<s>").
   std::vector<std::pair<std::string, std::string>> special_names;
-  std::string chat_template;  // "" when there is none
+  std::string chat_template;        // "" when there is none
+  std::string chat_template_where;  // its file, for messages; "": the tokenizer's
 };
 
 }  // namespace pare

@@ -384,6 +384,7 @@ TokenizerSpec read_tokenizer(const std::string& folder) {
       spec.bos = named_token(config, "bos_token", spec);
       spec.eos = named_token(config, "eos_token", spec);
       spec.chat_template = chat_template(config);
+      spec.chat_template_where = config_path;
       add_special_names(config, spec);
     }
   }
@@ -393,7 +394,10 @@ TokenizerSpec read_tokenizer(const std::string& folder) {
     if (map.is_object()) add_special_names(map, spec);
   }
   const std::string jinja = join_path(folder, "chat_template.jinja");
-  if (is_regular_file(jinja)) spec.chat_template = read_text_file(jinja, limits::kMaxRecipeBytes);
+  if (is_regular_file(jinja)) {
+    spec.chat_template = read_text_file(jinja, limits::kMaxRecipeBytes);
+    spec.chat_template_where = jinja;
+  }
   return spec;
 }
 

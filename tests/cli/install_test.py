@@ -40,7 +40,7 @@ def main():
                 assert os.path.abspath(build).encode() not in file.read(), f'{path} names the folder of the build'
 
         other = os.path.join(folder, 'program')
-        run('cmake', '-S', os.path.join(SOURCE, 'examples/library'), '-B', other, f'-DCMAKE_PREFIX_PATH={prefix}')
+        run('cmake', '-G', 'Ninja', '-S', os.path.join(SOURCE, 'examples/library'), '-B', other, f'-DCMAKE_PREFIX_PATH={prefix}')
         run('cmake', '--build', other)
         program = os.path.join(other, 'run_model')
         assert run(program, MODEL).strip() == '[1,10]', run(program, MODEL)

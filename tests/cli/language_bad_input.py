@@ -141,6 +141,19 @@ with workplace() as folder:
     change_json(os.path.join(model, 'tokenizer.json'), pre_tokenizer={'type': 'Shouting'})
     expect('a tokenizer with an unknown step', ['eval', model, '--data', text + ':window=32'], 4, "'Shouting'", 'tokenizer.json')
 
+    # Chat templates.
+    model, _ = copy()
+    for source, code, *words in (("{{ messages[0]['content'] | shout }}", 4, "chat_template.jinja: chat template: line 1: the filter 'shout'"),
+                                 ("{% import 'x' as y %}", 4, "the tag 'import'"), ("{{ 'a'.zfill(4) }}", 4, "the method 'zfill'"),
+                                 ("{{ cycler(1) }}", 4, "the function 'cycler'"), ("{{ raise_exception('no') }}", 2, 'refuses these messages: no')):
+        with open(os.path.join(model, 'chat_template.jinja'), 'w', encoding='utf-8') as file:
+            file.write(source)
+        expect('the template ' + source, ['generate', model, '--chat', '--prompt', 'ab'], code, *words)
+    os.remove(os.path.join(model, 'chat_template.jinja'))
+    with open(os.path.join(model, 'tokenizer_config.json'), 'w', encoding='utf-8') as file:
+        json.dump({'chat_template': '{{ x | shout }}'}, file)
+    expect('a template of the config', ['generate', model, '--chat', '--prompt', 'ab'], 4, "tokenizer_config.json: chat template: line 1")
+
     # Texts and contexts.
     expect('a window beyond the context', ['eval', good, '--data', text + ':window=100'], 2, '100 tokens', "the model's 64 positions")
     expect('a prompt beyond the context', ['generate', good, '--prompt', 'a' * 70], 2, '70 tokens', '64')

@@ -46,24 +46,25 @@ with workplace() as base:
     everything(folder, ASCII)
     check(open(os.path.join(folder, 'Lauf 1 – ß', 'model.onnx'), 'rb').read() == first, 'the same bytes in a locale without UTF-8')
 
-# Where nothing can be written: /sys takes no files, not even from root.
+# Where nothing can be written: /sys and /proc take no files, not even from root. A container may lack the first.
 with workplace() as folder:
+    readonly = next(place for place in ('/sys', '/proc') if os.path.ismount(place))
     image_classifier(folder)
     model, data = os.path.join(folder, 'my.onnx'), os.path.join(folder, 'calibration.npy') + ':' + LAYOUT
     here = {'cwd': folder}
     step('init', ['recipe', 'init', 'my.yaml', '--model', 'my.onnx'], 0, **here)
     recipe = os.path.join(folder, 'my.yaml')
-    step('a read-only working folder', ['run', recipe], 5, 'runs', '--out', cwd='/sys')
-    step('--out elsewhere', ['run', recipe, '--out', os.path.join(folder, 'run')], 0, cwd='/sys')
-    step('looking needs no writing', ['inspect', model], 0, cwd='/sys')
-    step('a recipe into it', ['recipe', 'init', 'my.yaml', '--model', model], 5, 'my.yaml', cwd='/sys')
+    step('a read-only working folder', ['run', recipe], 5, 'runs', '--out', cwd=readonly)
+    step('--out elsewhere', ['run', recipe, '--out', os.path.join(folder, 'run')], 0, cwd=readonly)
+    step('looking needs no writing', ['inspect', model], 0, cwd=readonly)
+    step('a recipe into it', ['recipe', 'init', 'my.yaml', '--model', model], 5, 'my.yaml', cwd=readonly)
     for name, arguments in {
-            'a model': ['quantize', model, '--format', 'int8_weights', '-o', '/sys/q.onnx'],
-            'statistics': ['calibrate', model, '--data', data, '-o', '/sys/s.h5'],
-            'an engine': ['build', model, '--device', 'cpu', '-o', '/sys/e.engine'],
-            'a simplified model': ['surgeon', 'simplify', model, '-o', '/sys/s.onnx'],
-            'outputs': ['infer', model, '--input', f'pixels={folder}/x.npy', '--save', '/sys/out']}.items():
-        step('unwritable: ' + name, arguments, 5, '/sys/', **here)
+            'a model': ['quantize', model, '--format', 'int8_weights', '-o', readonly + '/q.onnx'],
+            'statistics': ['calibrate', model, '--data', data, '-o', readonly + '/s.h5'],
+            'an engine': ['build', model, '--device', 'cpu', '-o', readonly + '/e.engine'],
+            'a simplified model': ['surgeon', 'simplify', model, '-o', readonly + '/s.onnx'],
+            'outputs': ['infer', model, '--input', f'pixels={folder}/x.npy', '--save', readonly + '/out']}.items():
+        step('unwritable: ' + name, arguments, 5, readonly + '/', **here)
     step('a run below a file', ['run', 'my.yaml', '--out', 'my.onnx/run'], 5, 'my.onnx', **here)
     step('a folder that is not there', ['quantize', 'my.onnx', '--format', 'int8_weights', '-o', 'no/q.onnx'], 5, "'no'", **here)
     left = [name for name in os.listdir(folder) if name.startswith('.') or '.tmp' in name]
