@@ -84,7 +84,8 @@ class Checker {
     for (const auto& [input, value] : entry.constants) {
       double number = 0;
       if (!number_from_text(value, number))
-        refuse(key + ".constants", fmt::format("'{}' of input '{}' is no number", value, input), "");
+        refuse(key + ".constants", fmt::format("'{}' of input '{}' is no number", value, input),
+               "constants: {INPUT: NUMBER}");
     }
     if (d.kind == "audio" && d.frame == 0)
       refuse(key, "audio is cut into frames, and nothing says how long they are", "add `frame: N`");
@@ -170,14 +171,16 @@ class Checker {
       refuse("quantize.alpha", fmt::format("'alpha' has no meaning for method {}", q.method),
              "use method: smoothquant");
     if (q.damp && !uses("gptq"))
-      refuse("quantize.damp", fmt::format("'damp' has no meaning for method {}", q.method), "");
+      refuse("quantize.damp", fmt::format("'damp' has no meaning for method {}", q.method),
+             "use method: gptq");
     if (q.output_damp && q.objective != "model")
       refuse("quantize.output_damp", "'output_damp' has no meaning for objective layer", "objective: model");
     if (q.act_order && !uses("gptq"))
-      refuse("quantize.act_order", fmt::format("'act_order' has no meaning for method {}", q.method), "");
+      refuse("quantize.act_order", fmt::format("'act_order' has no meaning for method {}", q.method),
+             "use method: gptq");
     if (!q.column_order.empty() && !uses("gptq"))
       refuse("quantize.column_order", fmt::format("'column_order' has no meaning for method {}", q.method),
-             "");
+             "use method: gptq");
     if (!q.column_order.empty() && q.act_order)
       refuse("quantize.column_order", "'act_order' says the order already", "leave one of the two out");
     if (!q.kv_cache.empty() && !r_.calibrate)

@@ -242,12 +242,13 @@ class Reader final : public Fields {
   // What a text that should be a number may have meant.
   static std::string number_hint(const Field& f, const TreeNode& node) {
     double value = 0;
-    if (number_from_text(node.text, value)) return node.quoted ? "leave the quotes out" : f.doc;
+    if (number_from_text(node.text, value)) return node.quoted ? "leave the quotes out" : meaning(f);
     if (!node.text.empty() && node.text.back() == '%' &&
         number_from_text(node.text.substr(0, node.text.size() - 1), value))
       return fmt::format("shares are fractions: {}", value / 100);
-    return f.doc;
+    return meaning(f);
   }
+  static std::string meaning(const Field& f) { return fmt::format("{}: {}", f.key, f.doc); }
 
   // find(), with a mistake noted instead of thrown: nullptr then too.
   const TreeNode* found(const Field& f) const {

@@ -54,7 +54,7 @@ TEST_P(JsonRefuses, WithItsPlace) {
 INSTANTIATE_TEST_SUITE_P(
     All, JsonRefuses,
     testing::Values(Refused{"", "nothing is in it", "a.json:1:1"},
-                    Refused{" ", "unexpected end of input", "a.json:1:1"},
+                    Refused{" ", "unexpected end of input", "a.json:1:2"},
                     Refused{"{\"a\": 1,\n \"b\" 2}", "expected ':'", "a.json:2:6"},
                     Refused{"[1, 2", "unexpected end of input", "a.json:1:6"},
                     Refused{"[1] 2", "unexpected number literal", "a.json:1:5"},

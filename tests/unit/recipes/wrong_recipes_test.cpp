@@ -23,6 +23,9 @@ const std::string kRest =
 // A data set whose last keys a case adds, on line 4 from column 20.
 const std::string kHead = "version: 1\nmodel: {path: m.onnx}\ndatasets:\n  d: {path: c.npy, ";
 
+const char* const kKeysHint =
+    "`pare recipe show` prints a recipe with every key; docs/reference.md says what each takes";
+
 struct Wrong {
   const char* what;
   std::string text;
@@ -54,9 +57,12 @@ const Wrong kYaml[] = {
     {"empty", "", "the recipe is empty", "r.yaml", "`pare recipe init` writes one to start from"},
     {"not_a_mapping", "- 1\n", "a recipe is a mapping, but this is a list", "r.yaml:1:1",
      "start with `version: 1`"},
-    {"syntax", "version: 1\nname: [a, b\n", "invalid YAML: end of sequence flow not found", "r.yaml:3:1", ""},
-    {"tab", "version: 1\nmodel:\n\tpath: x\n", "invalid YAML: illegal map value", "r.yaml:3:6", ""},
-    {"twice", "version: 1\nname: a\nname: b\n", "key 'name' stands here twice", "r.yaml:3:1", ""},
+    {"syntax", "version: 1\nname: [a, b\n", "invalid YAML: end of sequence flow not found", "r.yaml:3:1",
+     "look at the indentation, and at colons and brackets of this line and the one above"},
+    {"tab", "version: 1\nmodel:\n\tpath: x\n", "invalid YAML: illegal map value", "r.yaml:3:6",
+     "look at the indentation, and at colons and brackets of this line and the one above"},
+    {"twice", "version: 1\nname: a\nname: b\n", "key 'name' stands here twice", "r.yaml:3:1",
+     "keep one of the two"},
     {"anchor", "version: 1\nname: &x a\n", "anchors (&name) are not supported in recipes", "r.yaml:2:7",
      "write the value out, or use extends"},
     {"merge", "version: 1\n<<: {a: 1}\n", "merge keys (<<) are not supported in recipes", "r.yaml:2:1",
@@ -64,15 +70,18 @@ const Wrong kYaml[] = {
     {"second_document", "version: 1\n---\nversion: 1\n", "a second YAML document", "r.yaml",
      "one recipe a file"},
     {"deep", "version: 1\nname: " + std::string(40, '[') + std::string(40, ']'),
-     "nested deeper than 32 levels", "r.yaml:2:38", ""},
-    {"list_as_key", "? [a]\n: 1\n", "a key must be plain text", "r.yaml:1:3", ""},
+     "nested deeper than 32 levels", "r.yaml:2:38", "is it the right file?"},
+    {"list_as_key", "? [a]\n: 1\n", "a key must be plain text", "r.yaml:1:3",
+     "a line is KEY: VALUE; lists and mappings are values only"},
 };
 
 const Wrong kKeys[] = {
     {"no_version", "name: a\n" + kRest, "the recipe needs the key 'version' (of this grammar: 1)",
-     "r.yaml:1:1", ""},
-    {"version_2", "version: 2\n" + kRest, "'version' is 2, above its largest value 1", "r.yaml:1:10", ""},
-    {"no_model", "version: 1\n", "the recipe needs the key 'model' (what is quantized)", "r.yaml:1:1", ""},
+     "r.yaml:1:1", "add 'version:' there"},
+    {"version_2", "version: 2\n" + kRest, "'version' is 2, above its largest value 1", "r.yaml:1:10",
+     kKeysHint},
+    {"no_model", "version: 1\n", "the recipe needs the key 'model' (what is quantized)", "r.yaml:1:1",
+     "add 'model:' there"},
     {"misspelt", "version: 1\nquantise: {scheme: int8}\n" + kRest, "unknown key 'quantise' in the recipe",
      "r.yaml:2:1", "did you mean 'quantize'?"},
     {"misspelt_inside", "version: 1\nquantize:\n  scheme: int8\n  wieghts: {}\n" + kRest,
@@ -83,11 +92,11 @@ const Wrong kKeys[] = {
     {"nothing_near", "version: 1\nevaluate: {data: test, zebra: 1}\n" + kRest,
      "unknown key 'zebra' in 'evaluate'", "r.yaml:2:24",
      "known: data, metrics, gates, baseline, layer_samples, batch, arithmetic"},
-    {"no_value", "version: 1\nname:\n" + kRest, "'name' has no value", "r.yaml:2:1", ""},
+    {"no_value", "version: 1\nname:\n" + kRest, "'name' has no value", "r.yaml:2:1", kKeysHint},
     {"quoted_number", "version: \"1\"\n" + kRest, "'version' must be a whole number, not '1'", "r.yaml:1:10",
      "leave the quotes out"},
     {"list_for_text", "version: 1\nname: [a]\n" + kRest, "'name' must be a text, not a list", "r.yaml:2:7",
-     ""},
+     kKeysHint},
     {"text_for_mapping", "version: 1\nmodel: m.onnx\n",
      "'model' is a mapping of keys, but this is a single value", "r.yaml:2:8",
      "for example {path: m.onnx}; keys: path"},
@@ -98,13 +107,15 @@ const Wrong kKeys[] = {
     {"choice", "version: 1\nquantize: {scheme: int8, target: tensorrd}\n" + kRest,
      "'target' cannot be 'tensorrd'", "r.yaml:2:34", "did you mean 'tensorrt'?"},
     {"yes", "version: 1\nquantize: {scheme: int8, weights: {symmetric: yes}}\n" + kRest,
-     "'symmetric' must be true or false, not 'yes'", "r.yaml:2:47", ""},
+     "'symmetric' must be true or false, not 'yes'", "r.yaml:2:47", "symmetric: no zero point"},
     {"fraction", "version: 1\nmodel: {path: m}\ndatasets: {d: {path: p, scale: 1/0}}\n",
-     "'scale' must be a number, not '1/0'", "r.yaml:3:32", ""},
+     "'scale' must be a number, not '1/0'", "r.yaml:3:32",
+     "scale: (x * scale - mean) / std; 1/255 may be written"},
     {"infinite", "version: 1\nmodel: {path: m}\ndatasets: {d: {path: p, scale: inf}}\n",
-     "'scale' must be a number, not 'inf'", "r.yaml:3:32", ""},
+     "'scale' must be a number, not 'inf'", "r.yaml:3:32",
+     "scale: (x * scale - mean) / std; 1/255 may be written"},
     {"negative", "version: 1\nmodel: {path: m}\ndatasets: {d: {path: p, samples: -5}}\n",
-     "'samples' is -5, below its least value 0", "r.yaml:3:34", ""},
+     "'samples' is -5, below its least value 0", "r.yaml:3:34", kKeysHint},
 };
 
 const Wrong kSense[] = {
@@ -170,7 +181,7 @@ const Wrong kSense[] = {
     {"box_key", kHead + "boxes: {scores: a, boxs: b}}\n", "unknown key 'boxs' in 'boxes'", "r.yaml:4:39",
      "did you mean 'boxes'?"},
     {"constant", kHead + "constants: {sr: 16kHz}}\n", "'16kHz' of input 'sr' is no number", "r.yaml:4:31",
-     ""},
+     "constants: {INPUT: NUMBER}"},
     {"audio_without_frame", kHead + "kind: audio}\n",
      "audio is cut into frames, and nothing says how long they are", "r.yaml:4:6", "add `frame: N`"},
     {"context_without_frame", kHead + "context: 64}\n", "context and rate are for audio, which has frames",
@@ -214,14 +225,14 @@ const Wrong kOptions[] = {
      "version: 1\nname: x\n" + kRest,
      "'name.a' goes through the single value 'x'",
      "--set name.a",
-     "",
+     "`pare recipe show` prints the keys that there are",
      ErrorCode::kUsage,
      {"name.a=1"}},
     {"set_wrong_type",
      "version: 1\nname: x\n" + kRest,
      "'version' must be a whole number, not 'one'",
      "--set version",
-     "",
+     "version: of this grammar: 1",
      ErrorCode::kUsage,
      {"version=one"}},
     {"variable", "version: 1\nname: ${PARE_TEST_NO_SUCH}\n" + kRest,
