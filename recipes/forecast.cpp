@@ -40,6 +40,8 @@ constexpr double kValuesKept = 1.25;
 // What solving them in order, for the inputs that quantized layers give, takes beside that: both models
 // again, three matrices a layer, codes between.
 constexpr double kInOrder = 3.1;
+// Enough for some to be held out.
+constexpr std::int64_t kSolvedSamples = 16;
 // Counting values costs some more than the float pass alone; so does hashing what was read.
 constexpr double kCollect = 1.4;
 // Beside what the rehearsal holds: statistics and histograms (64 KB a tensor), a report, what the allocator
@@ -201,6 +203,50 @@ bool scores_candidates(const QuantizeChoices& choices) {
                      [](const quant::Rule& rule) { return rule.method && *rule.method == "auto"; });
 }
 
+// Codes that are found with second moments of the layers' inputs: seconds for all layers. One of them, with
+// at most an eighth of the work, is solved with the moments of a few samples; solving goes as rows *
+// inputs^2.
+double solving_seconds(RunState& state, const quant::Placement& placement, const QuantizeChoices& choices) {
+  const Graph& graph = state.graph();
+  quant::Placement solved;
+  for (const quant::WeightSite& site : placement.weights) {
+    if (site.method != "auto" && !wants_grams(site.method)) continue;
+    solved.weights.push_back(site);
+    solved.weights.back().fused = -1;
+  }
+  std::vector<GramLayer> layers = gram_layers(graph, solved);
+  if (layers.empty()) return 0;
+  const auto work = [](const GramLayer& layer) {
+    const auto n = static_cast<double>(layer.geometry.n());
+    return static_cast<double>(layer.rows) * n * n;
+  };
+  std::sort(layers.begin(), layers.end(),
+            [&](const GramLayer& a, const GramLayer& b) { return work(a) < work(b); });
+  double all = 0;
+  for (const GramLayer& layer : layers) all += work(layer) * static_cast<double>(layer.nodes.size());
+  std::size_t chosen = 0;
+  while (chosen + 1 < layers.size() && work(layers[chosen + 1]) <= all / 8) ++chosen;
+  quant::Placement one;
+  for (const quant::WeightSite& site : solved.weights) {
+    quant::Placement alone;
+    alone.weights = {site};
+    const std::vector<GramLayer> its = gram_layers(graph, alone);
+    if (!its.empty() && its[0].x == layers[chosen].x && work(its[0]) == work(layers[chosen])) {
+      one = std::move(alone);
+      break;
+    }
+  }
+  if (one.weights.empty()) return 0;
+  const std::unique_ptr<Dataset> data =
+      state.calibration_data(std::min(state.split().samples, kSolvedSamples));
+  const LayerGrams grams = LayerGrams::collect(graph, one, *data, state.pool(), nullptr);
+  SolveOptions options = choices.solve;
+  options.searched = false;
+  const Clock::time_point start = Clock::now();
+  solve_weights(graph, one, grams, options, nullptr, no_progress(), state.pool());
+  return since(start) * all / work(layers[chosen]);
+}
+
 struct Rehearsal {
   double float_seconds = 0, fake_seconds = 0, integer_seconds = 0, layer_seconds = 0;  // a sample
   double peak = 0;  // bytes allocated at most meanwhile, of the whole process
@@ -305,7 +351,16 @@ Forecast forecast_run(RunState& state) {
       const QuantizeChoices choices = fitted_choices(r);
       if (scores_candidates(choices))
         seconds += (kCandidates * later(&Rehearsal::fake_seconds) + one) * holdout;
-      if (collects_grams(quant::place(graph, choices.spec)))
+      const quant::Placement placement = quant::place(graph, choices.spec);
+      const bool grams = collects_grams(placement);
+      if (scores_candidates(choices) || grams) {
+        // Channel factors have codes of their own; without matrices of all layers, what is best has.
+        const double parts = grams ? 0 : static_cast<double>(gram_parts(graph, placement, data).size());
+        seconds +=
+            (grams && scores_candidates(choices) ? 2 : 1) * solving_seconds(state, placement, choices) +
+            kMoments * parts * one * samples;
+      }
+      if (grams)
         seconds += (choices.objective == "model" ? kGradientMoments : kMoments) *
                    (choices.inputs == "quantized" ? 1 + kInOrder : 1) * one *
                    std::min(samples, kMomentSamples);
