@@ -177,7 +177,8 @@ TEST_F(Files, FullDiskFromTheEnvironment) {
     ASSERT_GE(child, 0);
     if (child == 0) {
       ::setenv("PARE_TEST_DISK_FULL_AFTER", space, 1);
-      ::unsetenv("GTEST_TOTAL_SHARDS");  // the child's one test may be another shard's
+      for (const char* shards : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"})
+        ::unsetenv(shards);  // the child's one test may be another shard's
       ::close(STDOUT_FILENO);
       ::execl("/proc/self/exe", "base_test", "--gtest_filter=Files.AtomicFileAppearsOnlyAtCommit",
               static_cast<char*>(nullptr));
