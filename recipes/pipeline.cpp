@@ -118,20 +118,33 @@ class Run {
     if (folder_.finished()) return finished(std::move(outcome));
     // The audit compares with what `quantize` decided, which is not kept: the two are done in one process.
     if (folder_.find("audit") == nullptr) folder_.forget("quantize");
-    bool resuming = true;
-    for (const Stage& stage : all_stages()) {
-      if (!stage.wanted(state_.recipe())) continue;
-      resuming = resuming && restore(stage);
-      if (!resuming) {
-        if (std::string(stage.name) != "load") forecast();
-        run(stage);
+    std::string current = "load";
+    try {
+      bool resuming = true;
+      for (const Stage& stage : all_stages()) {
+        if (!stage.wanted(state_.recipe())) continue;
+        current = stage.name;
+        resuming = resuming && restore(stage);
+        if (!resuming) {
+          if (current != "load") {
+            current = "forecast";
+            with_context("forecasting the run", [&] { forecast(); });
+            current = stage.name;
+          }
+          run(stage);
+        }
+        if (options_.until == stage.name) {
+          outcome.report = state_.report;
+          return outcome;
+        }
       }
-      if (options_.until == stage.name) {
-        outcome.report = state_.report;
-        return outcome;
-      }
+      current = "report";
+      report(outcome);
+    } catch (const Error& error) {
+      folder_.log(fmt::format("{}: {}", current, error.what()));
+      if (error.code() != ErrorCode::kInterrupted) leave_junit(current, error);
+      throw;
     }
-    report(outcome);
     return outcome;
   }
 
@@ -179,14 +192,8 @@ class Run {
     if (options_.message) options_.message(fmt::format("{}: {}", stage.name, stage.what));
     folder_.log(fmt::format("{}: begins", stage.name));
     const Clock::time_point start = Clock::now();
-    std::vector<std::string> files;
-    try {
-      files = with_context(fmt::format("running stage '{}'", stage.name), [&] { return stage.run(state_); });
-    } catch (const Error& error) {
-      folder_.log(fmt::format("{}: {}", stage.name, error.what()));
-      if (error.code() != ErrorCode::kInterrupted) leave_junit(stage, error);
-      throw;
-    }
+    std::vector<std::string> files =
+        with_context(fmt::format("running stage '{}'", stage.name), [&] { return stage.run(state_); });
     ReportStage row;
     row.name = stage.name;
     row.seconds = since(start);
@@ -206,11 +213,11 @@ class Run {
   }
 
   // A CI job looks for junit.xml also behind a run that an error ended.
-  void leave_junit(const Stage& stage, const Error& error) {
+  void leave_junit(const std::string& stage, const Error& error) {
     const std::vector<std::string>& kinds = state_.recipe().report;
     if (std::find(kinds.begin(), kinds.end(), "junit") == kinds.end()) return;
     try {
-      write_file_atomically(folder_.file("junit.xml"), render_junit_error(state_.report, stage.name, error));
+      write_file_atomically(folder_.file("junit.xml"), render_junit_error(state_.report, stage, error));
     } catch (const Error& second) {  // a full disk, say: what came first is what the user must hear
       folder_.log(second.what());
     }

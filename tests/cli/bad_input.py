@@ -304,9 +304,9 @@ def folders(folder):
 
 
 def broken_images(folder):
-    """NaN in images: refused, named; with the thresholds of the recipe raised, counted and let pass."""
+    """NaN in images: refused, named, by the forecast already; with the thresholds of the recipe raised, counted and let pass."""
     global COUNT
-    COUNT += 2
+    COUNT += 3
     images = ((numpy.load(CALIBRATION)[:64] / 255 - 0.286) / 0.353).astype(numpy.float32).transpose(0, 3, 1, 2)
     images[5, 0, 3, 3] = numpy.nan
     numpy.save(folder + '/nan.npy', images)
@@ -320,7 +320,17 @@ def broken_images(folder):
     check(refused.code == 3 and 'NaN' in refused.err and 'nan.npy' in refused.err, 'NaN in a run', refused.err)
     with open(os.path.join(run, 'junit.xml'), encoding='utf-8') as file:
         report = file.read()
-    check('errors="1"' in report and 'name="calibrate"' in report and 'nan.npy' in report, 'NaN in a run: JUnit', report)
+    check('errors="1"' in report and 'name="forecast"' in report and 'nan.npy' in report, 'NaN in a run: JUnit', report)
+    # The data of the evaluation too are met first by the forecast, before any stage has them.
+    labels = os.path.join(folder, 'labels.npy')
+    numpy.save(labels, numpy.load(TEST_LABELS)[:64])
+    text = open(RECIPE).read().replace('path: ', 'path: ' + FASHION + '/')
+    line = [part for part in text.split('\n') if part.strip().startswith('test:')][0]
+    early_path = os.path.join(folder, 'early.yaml')
+    open(early_path, 'w').write(text.replace(line, '  test: {path: %s/nan.npy, labels: %s}' % (folder, labels)))
+    early = pare('run', early_path, '--out', run, '--force', *SMALL)
+    check(early.code == 3 and 'nan.npy' in early.err, 'NaN in the evaluation', early.err)
+    check('name="forecast"' in open(os.path.join(run, 'junit.xml'), encoding='utf-8').read(), 'NaN in the evaluation: JUnit')
     passed = pare('run', path, '--out', run, '--force', *SMALL[2:], '--set', 'datasets.calibration.max_nonfinite=1', '--set',
                   'calibrate.max_nonfinite=0.1', '--json')
     check(passed.code == 0, 'NaN let pass', passed.err)
