@@ -210,7 +210,7 @@ Forecast forecast_blocks(RunState& state) {
   const double writing =
       before + (model > static_cast<double>(kStreamedWeights) ? 0 : kMessageCopies * model);
   const double evaluating = r.evaluate ? before + weights / 4 * kEvaluated + output_bytes(graph, *whole) : 0;
-  forecast.anonymous_bytes = std::max({quantizing, writing, evaluating});
+  forecast.anonymous_bytes = std::max({quantizing, writing, evaluating}) + kKeptByArenas;
   return forecast;
 }
 

@@ -122,9 +122,9 @@ double gram_bytes(RunState& state, const quant::Placement& placement, double sco
   const std::unique_ptr<Dataset> data = state.calibration_data(state.split().samples);
   const GramForecast all = LayerGrams::forecast(graph, placement, *data);
   const double session = session_bytes(state, inputs_of_layers(graph, placement), *data);
-  return std::max({session + static_cast<double>(all.most),
-                   static_cast<double>(all.held) + solve_bytes(graph, placement),
-                   static_cast<double>(all.held) + scoring});
+  return kKeptByArenas + std::max({session + static_cast<double>(all.most),
+                                   static_cast<double>(all.held) + solve_bytes(graph, placement),
+                                   static_cast<double>(all.held) + scoring});
 }
 
 // The same with gradients: the values of a batch that the walk back reads, the logits and their gradient, a
