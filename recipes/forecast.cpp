@@ -173,7 +173,7 @@ double part_bytes(RunState& state, const quant::Placement& placement) {
         {most, session_bytes(state, inputs_of_layers(graph, part), *data) + static_cast<double>(one.most),
          static_cast<double>(one.held) + solve_bytes(graph, part)});
   }
-  return most;
+  return most + kKeptByArenas;
 }
 
 // What scoring a candidate takes beside what is there.
