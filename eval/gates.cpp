@@ -12,7 +12,7 @@ GateResult judge(const GateLimit& gate, const MetricValues& candidate, const Met
   const GateMetric parsed = parse_gate_metric(gate.metric);
   if (parsed.metric == nullptr)
     throw make_error(ErrorCode::kUsage, "there is no metric '{}'", gate.metric)
-        .hint("docs/metrics.md has them; a gate may end in _drop or _drop_rel");
+        .hint(gate_metric_hint(gate.metric));
   const std::string name = parsed.metric->name;
   const auto value = candidate.find(name);
   if (value == candidate.end())
@@ -59,17 +59,9 @@ GateLimit parse_gate(const std::string& text) {
     refuse(fmt::format("{}{}{} (shares are fractions)", gate.metric,
                        gate.at_most ? "<=" : ">=", gate.limit / 100));
   if (error != std::errc() || end != number.data() + number.size() || !std::isfinite(gate.limit)) refuse();
-  if (parse_gate_metric(gate.metric).metric == nullptr) {
-    std::vector<std::string> kinds;
-    for (const char* name : metric_names())
-      for (const char* kind : {"", "_drop", "_drop_rel"}) kinds.push_back(std::string(name) + kind);
-    std::vector<const char*> names;
-    for (const std::string& name : kinds) names.push_back(name.c_str());
-    const std::string near = nearest_word(gate.metric, names.data(), names.size());
+  if (parse_gate_metric(gate.metric).metric == nullptr)
     throw make_error(ErrorCode::kUsage, "there is no metric '{}'", gate.metric)
-        .hint(near.empty() ? "a metric's name, or that with _drop or _drop_rel"
-                           : fmt::format("did you mean '{}'?", near));
-  }
+        .hint(gate_metric_hint(gate.metric));
   return gate;
 }
 

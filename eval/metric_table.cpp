@@ -2,6 +2,10 @@
 
 #include <cmath>
 
+#include <fmt/format.h>
+
+#include "engine/base/error.h"
+
 namespace pare {
 
 const std::vector<MetricInfo>& metric_table() {
@@ -49,6 +53,24 @@ GateMetric parse_gate_metric(const std::string& name) {
   if (const MetricInfo* metric = without("_drop_rel")) return {metric, GateKind::kDropRelative};
   if (const MetricInfo* metric = without("_drop")) return {metric, GateKind::kDrop};
   return {find_metric(name), GateKind::kValue};
+}
+
+std::string gate_metric_hint(const std::string& name) {
+  std::vector<std::string> gates;
+  for (const char* metric : metric_names())
+    for (const char* kind : {"", "_drop", "_drop_rel"}) gates.push_back(std::string(metric) + kind);
+  std::vector<const char*> names;
+  for (const std::string& gate : gates) names.push_back(gate.c_str());
+  const std::string near = nearest_word(name, names.data(), names.size());
+  if (near.empty()) return "a metric of `evaluate.metrics`, or its name with _drop or _drop_rel";
+  // A metric and a word of one's own for how much worse it is.
+  const MetricInfo* metric = find_metric(near);
+  if (metric != nullptr && metric->absolute && name.rfind(near + "_", 0) == 0)
+    return fmt::format(
+        "did you mean '{0}_drop'? it is how much worse the candidate is than the reference, "
+        "{0}_drop_rel is that divided by it",
+        near);
+  return fmt::format("did you mean '{}'?", near);
 }
 
 double metric_drop(const MetricInfo& metric, GateKind kind, double reference, double candidate) {

@@ -32,6 +32,8 @@ struct GateMetric {
   GateKind kind;
 };
 GateMetric parse_gate_metric(const std::string& name);
+// What to do about a name that is none: the nearest one; "perplexity_increase" is meant as a drop.
+std::string gate_metric_hint(const std::string& name);
 
 // How much worse `candidate` is than `reference`: positive when worse, whichever direction is better.
 // Relative: divided by |reference|; 0/0 is 0. NaN on either side gives NaN.

@@ -299,17 +299,9 @@ class Checker {
     if (!gate.max && !gate.min)
       return refuse(key, fmt::format("the gate on {} has no limit", gate.metric), "give it `max` or `min`");
     const GateMetric parsed = parse_gate_metric(gate.metric);
-    if (parsed.metric == nullptr) {
-      std::vector<std::string> gates;
-      for (const char* name : metric_names())
-        for (const char* kind : {"", "_drop", "_drop_rel"}) gates.push_back(std::string(name) + kind);
-      std::vector<const char*> names;
-      for (const std::string& name : gates) names.push_back(name.c_str());
-      const std::string near = nearest_word(gate.metric, names.data(), names.size());
+    if (parsed.metric == nullptr)
       return refuse(key + ".metric", fmt::format("there is no metric '{}'", gate.metric),
-                    near.empty() ? "a metric of `evaluate.metrics`, or its name with _drop or _drop_rel"
-                                 : fmt::format("did you mean '{}'?", near));
-    }
+                    gate_metric_hint(gate.metric));
     bool computed = false;
     for (const std::string& metric : r_.evaluate->metrics)
       computed = computed || metric == parsed.metric->name;

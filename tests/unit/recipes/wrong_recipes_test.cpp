@@ -159,6 +159,12 @@ const Wrong kSense[] = {
     {"gate_unknown",
      "version: 1\nevaluate: {data: test, metrics: [top1], gates: [{metric: top1_dorp, max: 0}]}\n" + kRest,
      "there is no metric 'top1_dorp'", "r.yaml:2:58", "did you mean 'top1_drop'?"},
+    {"gate_of_own_words",
+     "version: 1\nevaluate: {data: test, metrics: [top1], gates: [{metric: perplexity_increase, max: 0}]}\n" +
+         kRest,
+     "there is no metric 'perplexity_increase'", "r.yaml:2:58",
+     "did you mean 'perplexity_drop'? it is how much worse the candidate is than the reference, "
+     "perplexity_drop_rel is that divided by it"},
     {"drop_of_comparison",
      "version: 1\nevaluate: {data: test, metrics: [max_abs], gates: [{metric: "
      "max_abs_drop, max: 0}]}\n" +
