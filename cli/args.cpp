@@ -71,6 +71,34 @@ Argument named(const char* names, const char* value, const char* help, const cha
   return argument;
 }
 
+std::vector<std::string> split_words(const std::string& text) {
+  std::vector<std::string> words(1);
+  for (const char c : text)
+    if (c == ',')
+      words.emplace_back();
+    else
+      words.back() += c;
+  return words;
+}
+
+void check_choice(const std::vector<std::string>& known, const std::string& name, const std::string& where,
+                  std::string (*meant)(const std::string& word), const std::string& text) {
+  std::vector<const char*> words;
+  for (const std::string& choice : known) {
+    const std::size_t open = choice.find("(...)");
+    if (choice == text || (open != std::string::npos && text.back() == ')' &&
+                           text.compare(0, open + 1, choice, 0, open + 1) == 0))
+      return;
+    words.push_back(choice.c_str());
+  }
+  std::string near = meant != nullptr ? meant(text) : "";
+  if (near.empty()) near = nearest_word(text, words.data(), words.size());
+  throw make_error(ErrorCode::kUsage, "{} cannot be '{}'", name, text)
+      .at(where)
+      .hint(near.empty() ? listed(known)
+                         : fmt::format("did you mean '{}'? It may be {}", near, listed(known)));
+}
+
 Argument in_place(const char* name, const char* help, bool required) {
   Argument argument = named(name, "", help, "", Argument::Type::kText);
   argument.positional = true;
@@ -130,6 +158,27 @@ Args& Args::option(const char* names, const char* value, std::vector<std::string
   return *this;
 }
 
+Args& Args::words(const char* names, const char* value, std::vector<std::string>& into, const char* help,
+                  const char* key) {
+  Argument argument = named(names, value, help, key, Argument::Type::kText);
+  argument.many = argument.words = true;
+  const std::string name = argument.long_name(), where = "pare " + impl_->command;
+  CLI::Option* option =
+      impl_->app.add_option_function<std::string>(names, [&into, name, where](const std::string& text) {
+        for (std::string& word : split_words(text)) {
+          if (word.empty())
+            throw make_error(ErrorCode::kUsage, "{} '{}' has nothing in front of a comma or behind it", name,
+                             text)
+                .at(where)
+                .hint("write A,B without spaces, or the option once for each");
+          into.push_back(std::move(word));
+        }
+      });
+  one_value(option)->trigger_on_parse()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  impl_->add(std::move(argument), option);
+  return *this;
+}
+
 Args& Args::flag(const char* names, bool& into, const char* help, const char* key) {
   impl_->add(named(names, "", help, key, Argument::Type::kFlag),
              impl_->app.add_flag_callback(names, [&into] { into = true; }));
@@ -149,21 +198,11 @@ Args& Args::one_of(std::vector<std::string> choices, Choices how,
   argument.explained = how == Choices::kExplained;
   const std::vector<std::string> known = argument.choices;
   const std::string name = argument.long_name(), where = "pare " + impl_->command;
-  impl_->options.back()->check([known, name, where, meant](const std::string& text) {
-    std::vector<const char*> words;
-    for (const std::string& choice : known) {
-      const std::size_t open = choice.find("(...)");
-      if (choice == text || (open != std::string::npos && text.back() == ')' &&
-                             text.compare(0, open + 1, choice, 0, open + 1) == 0))
-        return std::string();
-      words.push_back(choice.c_str());
-    }
-    std::string near = meant != nullptr ? meant(text) : "";
-    if (near.empty()) near = nearest_word(text, words.data(), words.size());
-    throw make_error(ErrorCode::kUsage, "{} cannot be '{}'", name, text)
-        .at(where)
-        .hint(near.empty() ? listed(known)
-                           : fmt::format("did you mean '{}'? It may be {}", near, listed(known)));
+  const bool words = argument.words;
+  impl_->options.back()->check([known, name, where, meant, words](const std::string& value) {
+    for (const std::string& text : words ? split_words(value) : std::vector<std::string>{value})
+      check_choice(known, name, where, meant, text);
+    return std::string();
   });
   return *this;
 }
@@ -223,9 +262,10 @@ void Args::parse(const std::vector<std::string>& arguments) {
     impl_->app.parse(std::move(reversed));
   } catch (const CLI::ExtrasError&) {
     const std::vector<std::string> rest = impl_->app.remaining();
-    throw make_error(ErrorCode::kUsage, "unexpected argument '{}'", rest.empty() ? "" : rest[0])
+    const std::string extra = rest.empty() ? "" : rest[0];
+    throw make_error(ErrorCode::kUsage, "unexpected argument '{}'", extra)
         .at("pare " + impl_->command)
-        .hint(usage());
+        .hint(extra_hint(arguments, extra));
   } catch (const CLI::RequiredError& error) {
     std::string name = error.what();
     name = name.substr(0, name.find(" is required"));
@@ -245,6 +285,18 @@ void Args::parse(const std::vector<std::string>& arguments) {
         .at("pare " + impl_->command)
         .hint(fmt::format("`pare {} --help` lists the options", impl_->command));
   }
+}
+
+// What stands behind the value of an option that may be repeated is meant as another one.
+std::string Args::extra_hint(const std::vector<std::string>& arguments, const std::string& extra) const {
+  const auto at = std::find(arguments.begin(), arguments.end(), extra);
+  if (at - arguments.begin() < 2) return usage();
+  for (const Argument& item : impl_->arguments)
+    for (const std::string& name : item.spellings())
+      if (item.many && !item.positional && *(at - 2) == name)
+        return item.words ? fmt::format("{0} {1},{2}, or {0} {1} {0} {2}", name, *(at - 1), extra)
+                          : fmt::format("once for each: {0} {1} {0} {2}", name, *(at - 1), extra);
+  return usage();
 }
 
 std::string Args::usage() const {
@@ -271,7 +323,7 @@ std::string help_lines(const Argument& item) {
   const std::vector<std::string> names = item.spellings();
   for (std::size_t i = 0; i < names.size(); ++i) left += (i == 0 ? "" : ", ") + names[i];
   if (!item.value.empty()) left += " " + item.value;
-  if (item.many && !item.positional) left += " ...";
+  if (item.many && !item.positional) left += item.words ? ",..." : " ...";
   // The sentence, the choices, the default.
   std::string right = item.help, fallback;
   if (const std::size_t at = right.find("(default"); at != std::string::npos) {

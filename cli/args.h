@@ -19,6 +19,7 @@ struct Argument {
   Type type = Type::kText;
   bool explained = false;  // the help has the choices in its own words
   bool positional = false, required = false, many = false, common = false;
+  bool words = false;  // many, and several may stand in one value with commas between them
 
   std::vector<std::string> spellings() const;  // {"-o", "--output"}
   std::string long_name() const;               // "--output", "MODEL"
@@ -47,6 +48,9 @@ class Args {
   // May be given again and again.
   Args& option(const char* names, const char* value, std::vector<std::string>& into, const char* help,
                const char* key = "");
+  // The same of words that have no comma in them: "--ops MatMul,Gemm" is "--ops MatMul --ops Gemm".
+  Args& words(const char* names, const char* value, std::vector<std::string>& into, const char* help,
+              const char* key = "");
   Args& flag(const char* names, bool& into, const char* help, const char* key = "");
   Args& required();  // the option declared last must be given
   // What the argument declared last may be: help lists it, parse() refuses anything else. "percentile(...)"
@@ -69,6 +73,7 @@ class Args {
  private:
   struct Impl;
   void refuse_unknown(const std::vector<std::string>& arguments) const;
+  std::string extra_hint(const std::vector<std::string>& arguments, const std::string& extra) const;
   std::unique_ptr<Impl> impl_;
 };
 

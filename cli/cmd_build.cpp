@@ -57,7 +57,7 @@ class Build final : public Command {
                 "build.timing_cache")
         .flag("--require-cached-tactics", require_, "a layer that is not in the cache is an error",
               "build.require_cached_tactics")
-        .option("--tactics", "GROUP", only_, "only these: mma, cublaslt, cudnn, rows and others")
+        .words("--tactics", "GROUP", only_, "only these: mma, cublaslt, cudnn, rows and others")
         .option("--refit", "ENGINE", refit_,
                 "tactics and kernels of this engine with the model's weights: the same graph, no GPU is used")
         .flag("--plan-only", plan_only_,

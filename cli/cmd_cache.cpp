@@ -56,7 +56,7 @@ class CacheClean final : public Command {
   const char* what() const override { return "remove what is kept between runs, by kind and age"; }
 
   void declare(Args& args) override {
-    args.option("--kind", "KIND", kinds_, "only these")
+    args.words("--kind", "KIND", kinds_, "only these")
         .one_of(kind_names())
         .option("--older-than", "DAYS", days_, "only what was last written so many days ago")
         .flag("--all", all_, "every kind and age")

@@ -27,8 +27,8 @@ class Doctor final : public Command {
   const char* what() const override { return "what this machine and build can do, and what is missing"; }
 
   void declare(Args& args) override {
-    args.option("--require", "PART", required_,
-                "exit 5 when this part is missing: cpu, vnni, amx, cuda, nvrtc, cublaslt, cudnn, temporary")
+    args.words("--require", "PART", required_,
+               "exit 5 when this part is missing: cpu, vnni, amx, cuda, nvrtc, cublaslt, cudnn, temporary")
         .example("pare doctor --require cuda");
   }
 

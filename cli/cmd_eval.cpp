@@ -32,12 +32,12 @@ class Eval final : public Command {
         .option("--data", "DATA", data_, kDataHelp, "evaluate.data")
         .required()
         .option("--reference", "MODEL", reference_, "the original, for comparisons and drops", "model.path")
-        .option("--metric", "METRIC", metrics_,
-                "top1, top5, cer (labels); perplexity, kl, token_agreement, embedding_cosine (text); "
-                "top1_agreement, "
-                "box_agreement, frame_agreement, output_sqnr_db, "
-                "output_cosine, max_abs, clipping_rate (reference)",
-                "evaluate.metrics")
+        .words("--metric", "METRIC", metrics_,
+               "top1, top5, cer (labels); perplexity, kl, token_agreement, embedding_cosine (text); "
+               "top1_agreement, "
+               "box_agreement, frame_agreement, output_sqnr_db, "
+               "output_cosine, max_abs, clipping_rate (reference)",
+               "evaluate.metrics")
         .option("--gate", "GATE", gates_, "\"top1_drop<=0.005\"; one that fails gives exit code 1",
                 "evaluate.gates")
         .option("--baseline", "REPORT", baseline_, "report.json that drops are measured from",

@@ -81,7 +81,7 @@ class Quantize final : public Command {
                 "quantize.group_size")
         .flag("--asymmetric", asymmetric_, "zero points",
               "quantize.activations.symmetric, quantize.weights.symmetric")
-        .option("--ops", "OP", spec_.ops, "only these operators", "quantize.ops")
+        .words("--ops", "OP", spec_.ops, "only these operators", "quantize.ops")
         .option("--exclude", "NAME", spec_.ignore, "leave a node in float: its name, or 're:PATTERN'",
                 "quantize.ignore")
         .option("--export", "FORM", export_, "", "export.model")

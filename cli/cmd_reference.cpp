@@ -21,10 +21,10 @@ void print_whole(Context& context, std::string text) {
 
 Json argument_json(const DescribedArgument& d) {
   const Argument& a = d.argument;
-  return {{"names", a.spellings()}, {"value", a.value},           {"type", d.type},
-          {"default", d.fallback},  {"choices", a.choices},       {"meaning", d.sentence},
-          {"recipe_key", a.key},    {"positional", a.positional}, {"required", a.required},
-          {"repeatable", a.many}};
+  return {
+      {"names", a.spellings()}, {"value", a.value},      {"type", d.type},      {"default", d.fallback},
+      {"choices", a.choices},   {"meaning", d.sentence}, {"recipe_key", a.key}, {"positional", a.positional},
+      {"required", a.required}, {"repeatable", a.many},  {"words", a.words}};
 }
 
 class Reference final : public Command {

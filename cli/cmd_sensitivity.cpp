@@ -42,7 +42,7 @@ class LayerStudy : public Command {
         .option("--metric", "METRIC", metric_, "what counts")
         .option("--target", "TARGET", spec_.target, "whose fusions count", "quantize.target")
         .one_of(recipe_choices("quantize.target"))
-        .option("--ops", "OP", spec_.ops, "only these operators", "quantize.ops")
+        .words("--ops", "OP", spec_.ops, "only these operators", "quantize.ops")
         .option("--exclude", "NAME", spec_.ignore, "leave a node in float: its name, or 're:PATTERN'",
                 "quantize.ignore");
   }
@@ -219,12 +219,12 @@ class Search final : public LayerStudy {
 
   void declare(Args& args) override {
     declare_common(args);
-    args.option("--formats", "SCHEME", schemes_, "schemes to choose from; float leaves a layer alone")
+    args.words("--formats", "SCHEME", schemes_, "schemes to choose from; float leaves a layer alone")
         .required()
         .option("--least", "X", least_, "the metric's value that must be kept")
         .option("--points", "N", points_, "of the front that are measured")
         .flag("--by-latency", by_latency_, "choose the fastest on this CPU instead of the fewest bits")
-        .example("pare search vit.onnx --formats float --formats int8 --data images.npy --least 35");
+        .example("pare search vit.onnx --formats float,int8 --data images.npy --least 35");
   }
 
   int run(Context& context) override {
@@ -245,7 +245,7 @@ class Search final : public LayerStudy {
     if (specs.empty())
       throw make_error(ErrorCode::kUsage, "there is no scheme to choose beside float")
           .at("--formats")
-          .hint("--formats float --formats int8; `pare ops --formats` lists them");
+          .hint("--formats float,int8; `pare ops --formats` lists them");
     SensitivityInput input;
     prepare(context, specs, input);
     const SearchResult result = search_formats(input, options);

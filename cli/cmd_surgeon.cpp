@@ -19,7 +19,7 @@ class SurgeonSimplify final : public Command {
   void declare(Args& args) override {
     args.positional("MODEL", path_, "ONNX file", false)
         .option("-o,--output", "OUT", output_, "where to write the result (without: as --dry-run)")
-        .option("--without", "PASS", without_, "leave a pass out", "surgery_without")
+        .words("--without", "PASS", without_, "leave a pass out", "surgery_without")
         .flag("--recognize", recognize_, "also make LayerNormalization, Gelu, Attention ... of their parts",
               "surgery")
         .flag("--list-passes", list_, "say what passes there are")

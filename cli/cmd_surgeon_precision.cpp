@@ -30,7 +30,7 @@ class SurgeonConvertPrecision final : public SurgeonVerb {
         .required()
         .option("--data", "DATA", data_, kDataHelp)
         .option("--samples", "N", samples_, "of the data that are looked at (default 64)")
-        .option("--block", "OP", options_.blocked, "an operator that stays float32")
+        .words("--block", "OP", options_.blocked, "an operator that stays float32")
         .option("--exclude", "NAME", options_.exclude, "a node that stays float32: its name, or 're:PATTERN'")
         .option("--largest", "X", options_.largest,
                 "values above stay float32 (default half the largest number)")

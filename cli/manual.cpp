@@ -57,7 +57,7 @@ void argument(std::string& out, const DescribedArgument& d) {
   for (const std::string& spelling : a.spellings())
     names += (names.empty() ? "" : ", ") + (a.positional ? italic(spelling) : bold(spelling));
   if (!a.value.empty()) names += " " + italic(a.value);
-  if (a.many) names += " ...";
+  if (a.many) names += a.words ? ",..." : " ...";
   std::string text = d.sentence;
   if (!a.choices.empty() && !a.explained) {
     text += text.empty() ? "" : ": ";

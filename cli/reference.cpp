@@ -52,7 +52,7 @@ std::string argument_row(const DescribedArgument& d) {
   if (!a.value.empty()) names += " " + code(a.value);
   std::string type = d.type;
   if (a.required) type += ", required";
-  if (a.many) type += a.positional ? ", one or more" : ", repeatable";
+  if (a.many) type += a.positional ? ", one or more" : a.words ? ", words" : ", repeatable";
   std::string meaning = cell(d.sentence);
   if (!a.choices.empty() && !a.explained) meaning += (meaning.empty() ? "" : ": ") + codes(a.choices);
   const std::string fallback = d.type == "flag" ? "off" : cell(d.fallback);
@@ -67,7 +67,8 @@ void commands(std::string& out, const Description& program) {
   for (const DescribedCommand& c : program.commands)
     out += fmt::format("| [pare {}](#{}) | {} |\n", c.name, anchor(c.name), cell(c.what));
   out +=
-      "\nAn option's value follows it or stands behind `=`. What is repeatable is given once for each value. "
+      "\nAn option's value follows it or stands behind `=`. What is repeatable is given once for each value; "
+      "words may be joined by commas as well. "
       "Integers and numbers are decimal.\n";
   for (const DescribedCommand& c : program.commands) {
     out += fmt::format("\n### pare {}\n\n{}.\n\n```\n{}\n```\n\n", c.name, cell(c.what), c.usage);

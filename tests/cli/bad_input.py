@@ -95,6 +95,16 @@ def usage(folder):
                                       '8', '--gate', 'top1_drop<=0.5'], 2, 'has nothing to be measured from', 'reference')
     expect('metric', ['eval', RESNET, '--data', f'{TEST_IMAGES}:{KEYS}', '--metric', 'topl'], 2, "no metric 'topl'",
            "did you mean 'top1'?")
+    data = f'{TEST_IMAGES}:labels={TEST_LABELS},{KEYS}'
+    expect('a second word behind an option of words', ['eval', RESNET, '--data', data, '--metric', 'top1', 'top5'], 2,
+           "unexpected argument 'top5'", '--metric top1,top5, or --metric top1 --metric top5')
+    expect('a second value behind an option', ['eval', RESNET, '--data', data, '--gate', 'top1>=0', 'top5>=0'], 2,
+           'once for each: --gate top1>=0 --gate top5>=0')
+    expect('one of several words', ['cache', 'clean', '--kind', 'log,pyton'], 2, "--kind cannot be 'pyton'", "did you mean 'python'?")
+    expect('no word behind a comma', ['eval', RESNET, '--data', data, '--metric', 'top1,'], 2, "'top1,' has nothing in front of a comma")
+    joined = pare('eval', RESNET, '--data', data, '--samples', '8', '--metric', 'top1,top5', '--json')
+    twice = pare('eval', RESNET, '--data', data, '--samples', '8', '--metric', 'top1', '--metric', 'top5', '--json')
+    check(joined.code == 0 and list(joined.json()['metrics']) == list(twice.json()['metrics']), 'words joined by commas', joined.err)
     expect('metric that compares', ['eval', RESNET, '--data', f'{TEST_IMAGES}:{KEYS}', '--metric', 'embedding_cosine'], 2,
            'embedding_cosine compares with a reference')
     engines(folder)
