@@ -367,7 +367,8 @@ class Quantize final : public Command {
     json["files"] = exported.written.files;
     report_sizes(context, exported.weight_bytes_before, exported.weight_bytes_after, exported.parameters);
     report_audit(context, exported.audit);
-    context.print(fmt::format("wrote {} ({} files)", output_, exported.written.files.size()));
+    context.print(fmt::format("wrote {} ({} file{})", output_, exported.written.files.size(),
+                              exported.written.files.size() == 1 ? "" : "s"));
     return exported.audit.passed() ? 0 : 1;
   }
 

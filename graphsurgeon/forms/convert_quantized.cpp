@@ -212,11 +212,7 @@ ConvertedCheckpoint convert_quantized(const Checkpoint& checkpoint, Dialect dial
     result.layers = compare(source, result.written.values, output);
     return result;
   }
-  for (const LinearFormat& layer : source.model().layers)
-    if (const std::string why = gguf_why_not(layer); !why.empty())
-      throw make_error(ErrorCode::kUnsupported, "gguf cannot hold this: layer '{}' {}", layer.module, why)
-          .at(checkpoint.path)
-          .hint("docs/checkpoints.md says which form holds what");
+  check_gguf(source.model().layers, checkpoint.path);
   GgufWriteOptions options;
   options.type = options.embedding = plain_gguf_type(source.model());
   options.pool = &pool;

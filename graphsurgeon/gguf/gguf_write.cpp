@@ -227,14 +227,8 @@ class Writer {
     std::map<std::string, int> layers;  // by tensor
     if (options_.layers != nullptr) {
       const std::vector<LinearFormat>& list = options_.layers->model().layers;
-      for (std::size_t i = 0; i < list.size(); ++i) {
-        if (const std::string why = gguf_why_not(list[i]); !why.empty())
-          throw make_error(ErrorCode::kUnsupported, "gguf cannot hold this: layer '{}' {}", list[i].module,
-                           why)
-              .at("export")
-              .hint("docs/checkpoints.md says which form holds what");
-        layers[list[i].module + ".weight"] = static_cast<int>(i);
-      }
+      check_gguf(list, "export");
+      for (std::size_t i = 0; i < list.size(); ++i) layers[list[i].module + ".weight"] = static_cast<int>(i);
     }
     std::set<std::string> linear;
     for (const LinearModule& module : linear_modules(checkpoint_))
@@ -366,6 +360,16 @@ std::string gguf_why_not(const LinearFormat& layer) {
   const bool mx = w.codes == DType::kE2M1 && w.scales == DType::kE8M0;
   if (w.row_group != 1 || w.group != kGroup || !(integer || mx)) return "is coded as " + to_string(w);
   return layer.ins % kGroup == 0 ? "" : fmt::format("has {} inputs, no multiple of {}", layer.ins, kGroup);
+}
+
+void check_gguf(const std::vector<LinearFormat>& layers, const std::string& place) {
+  for (const LinearFormat& layer : layers)
+    if (const std::string why = gguf_why_not(layer); !why.empty())
+      throw make_error(ErrorCode::kUnsupported, "gguf cannot hold this: layer '{}' {}", layer.module, why)
+          .at(place)
+          .hint(
+              "it has symmetric codes of 4 and 8 bits in groups of 32, and MXFP4: quantize the original with "
+              "--export gguf and --format q4_k, or int4 --group-size 32; docs/checkpoints.md");
 }
 
 WrittenGguf write_gguf(const Checkpoint& checkpoint, const std::string& path,

@@ -47,6 +47,8 @@ std::int64_t gguf_source_row(const Checkpoint& checkpoint, const std::string& te
                              std::int64_t rows);
 // Why a layer is no GGUF tensor, as dialect.h's why_not; "" when it is.
 std::string gguf_why_not(const LinearFormat& layer);
+// Error kUnsupported with the first layer that is none, and what would be one; `place` stands in front of it.
+void check_gguf(const std::vector<LinearFormat>& layers, const std::string& place);
 // A type that is written, by its name in any case ("q4_k"); nullptr for others.
 const GgmlType* gguf_written_type(const std::string& name);
 

@@ -150,7 +150,7 @@ export: {{model: gptq_v2, head: true}}
     out = os.path.join(folder, 'refused')
     expect(4, 'quantize', model, '--format', 'nvfp4', '--export', 'autoawq', '-o', out,
            says='these can: compressed_tensors, modelopt')
-    expect(4, 'quantize', model, '--format', 'W4A16', '--export', 'gguf', '-o', out, says='gguf cannot hold this')
+    expect(4, 'quantize', model, '--format', 'W4A16', '--export', 'gguf', '-o', out, says='--group-size 32')
     expect(2, 'quantize', model, '--format', 'FP8', '--export', 'compressed_tensors', '-o', out, says='--data')
     check(not os.path.exists(out), 'nothing was written')
     expect(2, 'quantize', model, '--format', 'W4A16', '--export', 'compressed_tensors', '-o', model,
