@@ -1,5 +1,6 @@
 #include "graphsurgeon/passes/inline_graph.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace pare {
@@ -29,6 +30,13 @@ std::vector<ValueId> inline_graph(Graph& graph, NodeId owner, const Graph& body,
   std::vector<ValueId> results;
   for (const ValueId out : body.outputs) results.push_back(mapped(out));
   return results;
+}
+
+bool may_be_one(const Value& a, const Value& b) {
+  if (!a.shape.ranked || !b.shape.ranked) return true;
+  return std::equal(
+      a.shape.dims.begin(), a.shape.dims.end(), b.shape.dims.begin(), b.shape.dims.end(),
+      [](const Dim& x, const Dim& y) { return !x.known() || !y.known() || x.value == y.value; });
 }
 
 void replace_by_identities(Graph& graph, NodeId owner, const std::vector<ValueId>& results) {

@@ -14,6 +14,10 @@ namespace pare {
 std::vector<ValueId> inline_graph(Graph& graph, NodeId owner, const Graph& body,
                                   const std::vector<ValueId>& inputs);
 
+// Whether two values may be one by the shapes that they have or are declared with. A file may declare inside
+// of a subgraph what the values outside contradict, where inference cannot know yet; such a subgraph stays.
+bool may_be_one(const Value& a, const Value& b);
+
 // Takes `owner` out; each output reads `results` through an Identity, so it keeps its name
 // (remove_identity takes the Identity out where it can).
 void replace_by_identities(Graph& graph, NodeId owner, const std::vector<ValueId>& results);

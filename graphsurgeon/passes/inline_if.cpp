@@ -15,6 +15,10 @@ std::shared_ptr<Graph> match(const Graph& graph, const Node& node) {
   if (it == node.attrs.end()) return nullptr;
   const auto* branch = std::get_if<std::shared_ptr<Graph>>(&it->second);
   if (branch == nullptr || *branch == nullptr || (*branch)->outputs.size() != node.out.size()) return nullptr;
+  for (std::size_t i = 0; i < node.out.size(); ++i)
+    if (node.out[i] != ValueId::kNone &&
+        !may_be_one((*branch)->value((*branch)->outputs[i]), graph.value(node.out[i])))
+      return nullptr;
   return *branch;
 }
 

@@ -33,6 +33,21 @@ bool goes_on(const Graph& body) {
   return condition == body.inputs.at(1) || constant_condition(body, condition).value_or(false);
 }
 
+// What goes in, comes out and goes in again has a shape that is declared alike everywhere.
+bool shapes_agree(const Graph& graph, const Node& node, const Match& found) {
+  const Graph& body = *found.body;
+  for (std::size_t i = 0; i < found.carried; ++i) {
+    const Value& first = graph.value(node.in[i + 2]);
+    const Value& in = body.value(body.inputs[i + 2]);
+    const Value& out = body.value(body.outputs[i + 1]);
+    if (found.trips > 0 && !may_be_one(first, in)) return false;
+    if (found.trips > 1 && !may_be_one(out, in)) return false;
+    if (node.out[i] != ValueId::kNone && !may_be_one(found.trips > 0 ? out : first, graph.value(node.out[i])))
+      return false;
+  }
+  return true;
+}
+
 bool match(const Graph& graph, NodeId id, Match& found) {
   const Node& node = graph.node(id);
   if (!node.is("Loop")) return false;
@@ -52,10 +67,13 @@ bool match(const Graph& graph, NodeId id, Match& found) {
   const bool scans = node.out.size() > found.carried;
   if (*condition && (!trips || trips->size() != 1)) return false;
   found.trips = *condition ? (*trips)[0] : 0;
-  if (found.trips <= 0) return found.trips = 0, !scans;  // the shape of nothing is not known
+  if (found.trips <= 0) {
+    found.trips = 0;
+    return !scans && shapes_agree(graph, node, found);  // the shape of nothing is not known
+  }
   if (found.trips > kMostTrips) return false;
   if (found.trips * static_cast<std::int64_t>(found.body->node_count()) > kMostNodes) return false;
-  return goes_on(*found.body);
+  return goes_on(*found.body) && shapes_agree(graph, node, found);
 }
 
 ValueId new_value(Graph& graph, ValueId like, const char* suffix) {

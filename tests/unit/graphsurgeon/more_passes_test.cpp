@@ -155,6 +155,18 @@ const PassCase kCases[] = {
      R"(g (float[2] x, int64 n) => (float[2] y) <bool c = {1}> {
           y = Loop (n, c, x) <body = b (int64 i, bool k, float[2] v) => (bool k2, float[2] w) { k2 = Identity(k) w = Neg(v) }> })",
      nullptr},
+    {"loop_whose_body_declares_another_shape", &kUnrollLoop,  // found by the fuzz target
+     R"(g (float x) => (float[2] y) <int64 n = {3}, bool c = {1}> {
+          y = Loop (n, c, x) <body = b (int64 i, bool k, float[2] v) => (bool k2, float[] w) { k2 = Identity(k) w = Add(v, x) }> })",
+     nullptr},
+    {"loop_of_no_trips_that_gives_another_shape", &kUnrollLoop,
+     R"(g (float x) => (float[2] y) <int64 n = {0}, bool c = {1}> {
+          y = Loop (n, c, x) <body = b (int64 i, bool k, float[] v) => (bool k2, float[2] w) <float[2] o = {1,2}> { k2 = Identity(k) w = Add(v, o) }> })",
+     nullptr},
+    {"branch_that_gives_another_shape", &kInlineIf,
+     R"(g (float x) => (float[2] y) <bool c = {1}, float[2] o = {1,2}> {
+          y = If (c) <then_branch = t () => (float a) { a = Relu(x) }, else_branch = e () => (float[2] b) { b = Abs(o) }> })",
+     nullptr},
     // --- inline_if inside a branch, with captures of both scopes
     {"constant_condition_in_a_branch", &kInlineIf,
      R"(g (bool c, float[2] x) => (float[2] y) <bool yes = {1}> {
