@@ -54,8 +54,13 @@ void report_activation(Report& report, const QuantizeOutcome& o, std::size_t i) 
     report.quantized.push_back(std::move(row));
     return;
   }
-  row.low = (format.lowest() - activation.zero_point) * static_cast<double>(activation.scale);
-  row.high = (format.largest - activation.zero_point) * static_cast<double>(activation.scale);
+  // With two levels (NVFP4) the scale is that of all blocks, and a block's own goes up to the largest E4M3.
+  const bool two_levels =
+      site.format.dtype == DType::kE2M1 && site.format.granularity == quant::Granularity::kBlock;
+  const double scale =
+      static_cast<double>(activation.scale) * (two_levels ? format_info(DType::kE4M3FN).largest : 1);
+  row.low = (format.lowest() - activation.zero_point) * scale;
+  row.high = (format.largest - activation.zero_point) * scale;
   if (i < o.stats.size()) {
     ReportHistogram h = plot_histogram(o.stats[i]);
     h.method = row.method;

@@ -143,9 +143,12 @@ void escape_variables(TreeNode& node) {
   for (TreeMember& member : node.members) escape_variables(member.value);
 }
 
-void apply_sets(TreeNode& tree, const std::vector<SetOption>& sets) {
+constexpr const char* kExtends = "extends";
+
+// With `others`, all keys but `extends`, which must be known before any base is read.
+void apply_sets(TreeNode& tree, const std::vector<SetOption>& sets, bool others) {
   for (const SetOption& option : sets) {
-    if (option.used_as_variable) continue;
+    if (option.used_as_variable || (option.key == kExtends) == others) continue;
     auto source = std::make_shared<TreeSource>();
     source->name = "--set " + option.key;
     source->has_lines = false;
@@ -169,6 +172,7 @@ LoadedRecipe parse_recipe(std::string_view text, const std::string& name, const 
   LoadedRecipe loaded;
   Mistakes mistakes;
   loaded.tree = parse_yaml(text, source);
+  apply_sets(loaded.tree, sets, false);
   const TreeNode alone = loaded.tree;
   mistakes.collect([&] { loaded.tree = with_bases(std::move(loaded.tree), folder, "", 0); });
   if (mistakes.any()) {  // go on without the base: the rest of the mistakes
@@ -176,7 +180,7 @@ LoadedRecipe parse_recipe(std::string_view text, const std::string& name, const 
     drop_member(loaded.tree, "extends");
   }
   Substitution(sets).walk(loaded.tree);
-  apply_sets(loaded.tree, sets);
+  apply_sets(loaded.tree, sets, true);
   read_fields(
       loaded.tree, "the recipe", [&](Fields& f) { describe(f, loaded.recipe); }, mistakes);
   mistakes.raise();

@@ -139,6 +139,8 @@ TEST(Recipe, ExtendsMergesKeyByKeyAndRewritesPaths) {
   write_file_atomically(folder + "/r.yaml", std::string_view("version: 1\nextends: base/b.yaml\nname: mine\n"
                                                              "quantize: {target: tensorrt}\n"
                                                              "datasets: {calibration: {samples: 3}}\n"));
+  const std::string other = load_recipe(folder + "/base/b.yaml", no_files({"extends=builtin/fp8"})).text;
+  EXPECT_NE(other.find("scheme: fp8"), std::string::npos) << other;
   const Recipe r = load_recipe(folder + "/r.yaml", no_files()).recipe;
   EXPECT_EQ(r.quantize->scheme, "int8");
   EXPECT_EQ(r.quantize->target, "tensorrt");
