@@ -8,8 +8,6 @@
 #include "graphsurgeon/open_checkpoint.h"
 #include "graphsurgeon/passes/passes.h"
 #include "quant/placement/activation.h"
-#include "recipes/grammar/fields.h"
-#include "recipes/grammar/mistakes.h"
 #include "recipes/quant_spec.h"
 #include "recipes/stages.h"
 #include "recipes/text_data.h"
@@ -115,45 +113,6 @@ DatasetSpec resolved_dataset(const Recipe& recipe, const std::string& name) {
   }
   complete_text(spec, recipe.resolve(recipe.model.path));
   return spec;
-}
-
-namespace {
-
-// "add layout=nhwc_to_nchw,scale=1/255", as it is written behind --data, in a recipe's form.
-std::string as_recipe_keys(std::string hint) {
-  if (hint.rfind("add ", 0) != 0) return hint;
-  for (std::size_t i = hint.find('='); i != std::string::npos; i = hint.find('=', i))
-    hint.replace(i, 1, ": ");
-  for (std::size_t i = hint.find(','); i != std::string::npos; i = hint.find(',', i + 2))
-    if (i + 1 < hint.size() && hint[i + 1] != ' ') hint.insert(i + 1, " ");
-  return hint;
-}
-
-}  // namespace
-
-void check_inputs(const LoadedRecipe& loaded) {
-  check_inputs(loaded, load_structure(loaded.recipe.resolve(loaded.recipe.model.path)));
-}
-
-void check_inputs(const LoadedRecipe& loaded, const Graph& graph) {
-  const Recipe& r = loaded.recipe;
-  const std::vector<InputSpec> inputs = model_inputs(graph);
-  Mistakes mistakes;
-  const auto open = [&](const std::string& name) {
-    try {
-      Dataset data(resolved_dataset(r, name), inputs);
-    } catch (const Error& error) {
-      Error placed(error.code(), error.what());
-      placed.hint(as_recipe_keys(error.hint())).at(place_of(loaded.tree, "datasets." + name));
-      // What stands in the way may be another file, which the error names.
-      if (!error.where().empty()) placed.add_context(fmt::format("reading '{}'", error.where()));
-      placed.add_context(fmt::format("opening data set '{}'", name));
-      mistakes.add(std::move(placed));
-    }
-  };
-  if (r.calibrate && !r.calibrate->data.empty()) open(r.calibrate->data);
-  if (r.evaluate && !(r.calibrate && r.calibrate->data == r.evaluate->data)) open(r.evaluate->data);
-  mistakes.raise();
 }
 
 std::unique_ptr<Dataset> RunState::calibration_data(std::int64_t samples) {

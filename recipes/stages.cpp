@@ -56,10 +56,6 @@ Files run_load(RunState& state) {
   report.provenance.push_back({"model", file_name(r.model.path)});
   report.provenance.push_back({"model sha256", model_sha256(model)});
   check_inputs(state.loaded());
-  if (is_checkpoint_form(r.export_as.model) && !is_directory(model))
-    throw make_error(ErrorCode::kUsage, "{} is made of a checkpoint folder", r.export_as.model)
-        .at("export.model")
-        .hint("model.path names another kind of model");
   if (r.evaluate && !r.evaluate->baseline.empty()) read_baseline(r.resolve(r.evaluate->baseline));
   write_file_atomically(state.folder().file("recipe.yaml"), state.loaded().text);
   return {"recipe.yaml"};

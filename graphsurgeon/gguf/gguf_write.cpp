@@ -117,13 +117,13 @@ class Writer {
  public:
   Writer(const Checkpoint& checkpoint, const GgufWriteOptions& options)
       : checkpoint_(checkpoint), options_(options), arch_(architecture_of(checkpoint)) {
-    PARE_ASSERT(options.pool != nullptr);
     describe();
     add_tokenizer(tokenizer_of(checkpoint.path), checkpoint.config.vocabulary, metadata_);
     list_tensors();
   }
 
   WrittenGguf write(const std::string& path) {
+    PARE_ASSERT(options_.pool != nullptr);
     WrittenGguf result;
     std::string head = "GGUF";
     GgufMetadata::put(head, std::uint32_t{3});
@@ -368,8 +368,12 @@ void check_gguf(const std::vector<LinearFormat>& layers, const std::string& plac
       throw make_error(ErrorCode::kUnsupported, "gguf cannot hold this: layer '{}' {}", layer.module, why)
           .at(place)
           .hint(
-              "it has symmetric codes of 4 and 8 bits in groups of 32, and MXFP4: quantize the original with "
-              "--export gguf and --format q4_k, or int4 --group-size 32; docs/checkpoints.md");
+              "it has symmetric codes of 4 and 8 bits in groups of 32 (int4 or int8_weights with group_size "
+              "32), mxfp4, and ggml's own types (pare quantize --format q4_k --export gguf)");
+}
+
+void check_gguf_model(const Checkpoint& checkpoint, const GgufWriteOptions& options) {
+  const Writer known(checkpoint, options);
 }
 
 WrittenGguf write_gguf(const Checkpoint& checkpoint, const std::string& path,

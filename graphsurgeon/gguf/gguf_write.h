@@ -42,6 +42,9 @@ struct WrittenGguf {
 WrittenGguf write_gguf(const Checkpoint& checkpoint, const std::string& path,
                        const GgufWriteOptions& options);
 
+// The same errors without writing: `options.layers` may have formats without codes.
+void check_gguf_model(const Checkpoint& checkpoint, const GgufWriteOptions& options);
+
 // The row of a checkpoint's tensor that stands at `row` of `rows` in the file: q and k of llama are turned.
 std::int64_t gguf_source_row(const Checkpoint& checkpoint, const std::string& tensor, std::int64_t row,
                              std::int64_t rows);

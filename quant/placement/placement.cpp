@@ -53,6 +53,7 @@ class Placer {
       if (node.is("Attention")) visit_attention(id, node);
       if (spec_.target == Target::kOnnxRuntime && node.is("GlobalAveragePool")) visit_pool(id, node);
     }
+    check_groups(grouped_);
     share_codes_with_readers();
     if (spec_.target == Target::kOnnxRuntime) carry_codes_on(graph_, placement_.activations);
     if (spec_.target != Target::kPare) groups_ = group_moved_values(graph_, placement_.activations, groups_);
@@ -159,8 +160,10 @@ class Placer {
     const std::int64_t outs = dims[static_cast<std::size_t>(wanted.axis)];
     wanted.format.positive = !takes_negative_scales(spec_.target);
     const int asked = wanted.format.block;
-    wanted.format =
-        fit_block(wanted.format, ins, element_count(dims) / (ins * outs), spec_.target, label(node, graph_));
+    const std::int64_t taps = element_count(dims) / (ins * outs);
+    grouped_.push_back({label(node, graph_), ins, taps, wanted.format});
+    if (groups_misfit(grouped_.back())) return;  // check_groups() says so when all layers are known
+    wanted.format = fit_block(wanted.format, ins, taps, spec_.target, label(node, graph_));
     if (asked > 0 && asked < ins && wanted.format.block != asked)
       smaller_[{ins, wanted.format.block}].push_back(label(node, graph_));
   }
@@ -407,6 +410,7 @@ class Placer {
   std::set<NodeId> quantized_;
   std::map<std::pair<std::int64_t, int>, std::vector<std::string>>
       smaller_;  // inputs and group that was fitted: layers
+  std::vector<LayerGroups> grouped_;  // every weight that asked for a format
   std::vector<int> depth_;
   int groups_ = 0;
 };

@@ -177,13 +177,54 @@ GridFormat grid_format(const Format& format) {
 Format weight_format(const std::string& text) { return named(text, true); }
 Format activation_format(const std::string& text) { return named(text, false); }
 
+namespace {
+
+// Blocks along inputs that are looked at a tap at a time: too few of them, or rows that blocks would join.
+bool has_no_room(const Format& format, std::int64_t ins, std::int64_t taps) {
+  return taps > 1 && (format.rows > 1 || (is_integer(format) && ins < kSmallestFit));
+}
+
+}  // namespace
+
+bool groups_misfit(const LayerGroups& one) {
+  const Format& format = one.format;
+  if (!has_blocks(format) || !format.asked || has_no_room(format, one.ins, one.taps)) return false;
+  return (format.block < one.ins || !is_integer(format)) && one.ins % format.block != 0;
+}
+
+void check_groups(const std::vector<LayerGroups>& layers) {
+  const LayerGroups* first = nullptr;
+  for (const LayerGroups& one : layers)
+    if (first == nullptr && groups_misfit(one)) first = &one;
+  if (first == nullptr) return;
+  std::size_t misfits = 0;
+  std::int64_t divides = 1, power = 1;
+  for (const LayerGroups& one : layers) misfits += one.format == first->format && groups_misfit(one) ? 1 : 0;
+  for (std::int64_t size = 1; size < first->format.block; ++size) {
+    const bool all = std::none_of(layers.begin(), layers.end(), [&](const LayerGroups& one) {
+      LayerGroups other = one;
+      other.format.block = static_cast<int>(size);
+      return one.format == first->format && groups_misfit(other);
+    });
+    if (!all) continue;
+    divides = size;
+    if ((size & (size - 1)) == 0) power = size;
+  }
+  const std::string does = layers.size() > 1 ? "is the largest that does in every layer" : "is the largest that does";
+  throw make_error(ErrorCode::kUsage, "a group of {} does not divide its {} inputs{}", first->format.block,
+                   first->ins, misfits == 1 ? "" : fmt::format(", nor those of {} more layers", misfits - 1))
+      .at(first->layer.empty() ? "" : fmt::format("layer '{}'", first->layer))
+      .hint(divides == power ? fmt::format("{} {}", divides, does)
+                             : fmt::format("{} {}, {} the largest power of two", divides, does, power));
+}
+
 Format fit_block(const Format& format, std::int64_t ins, std::int64_t taps, Target target,
                  const std::string& layer) {
   const std::string where = layer.empty() ? "" : fmt::format("layer '{}'", layer);
   if (!has_blocks(format)) return format;
   Format fit = format;
   const bool integer = is_integer(format);
-  if (taps > 1 && (format.rows > 1 || (integer && ins < kSmallestFit))) {
+  if (has_no_room(format, ins, taps)) {
     fit.granularity = Granularity::kChannel;
     fit.block = 0;
     fit.rows = 1;
@@ -191,16 +232,9 @@ Format fit_block(const Format& format, std::int64_t ins, std::int64_t taps, Targ
   }
   if (format.block >= ins && integer) fit.block = static_cast<int>(std::max<std::int64_t>(ins, 1));
   if (ins % fit.block == 0) return fit;
-  std::int64_t power = 1, divides = 1;
+  check_groups({{layer, ins, taps, format}});
+  std::int64_t power = 1;
   while (ins % (power * 2) == 0 && power * 2 < format.block) power *= 2;
-  for (std::int64_t d = 1; d < format.block; ++d)
-    if (ins % d == 0) divides = d;
-  if (format.asked)
-    throw make_error(ErrorCode::kUsage, "a group of {} does not divide its {} inputs", format.block, ins)
-        .at(where)
-        .hint(divides == power
-                  ? fmt::format("{} is the largest that does", divides)
-                  : fmt::format("{} is the largest that does, {} the largest power of two", divides, power));
   if (integer && power >= kSmallestFit) {
     fit.block = static_cast<int>(power);
     return fit;

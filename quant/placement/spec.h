@@ -113,4 +113,15 @@ const Scheme& scheme_from_name(const std::string& text);
 Format fit_block(const Format& format, std::int64_t ins, std::int64_t taps, Target target,
                  const std::string& layer = {});
 
+struct LayerGroups {
+  std::string layer;
+  std::int64_t ins = 0, taps = 1;
+  Format format;
+};
+// Would fit_block() refuse it as an asked-for size that does not divide?
+bool groups_misfit(const LayerGroups& one);
+// Error kUsage for the first layer that does, with the sizes that divide the inputs of all that asked for the
+// same: what one layer takes is no help when the next one refuses it.
+void check_groups(const std::vector<LayerGroups>& layers);
+
 }  // namespace pare::quant

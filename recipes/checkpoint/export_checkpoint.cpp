@@ -57,6 +57,8 @@ void choose_for_checkpoint(const Checkpoint& checkpoint, Dialect dialect, bool q
                      pare::name(dialect))
         .at("quantize.method")
         .hint("export qdq_onnx, or another method");
+  check_held(checkpoint, dialect, planned_layers(checkpoint, choices.spec, quantize_head),
+             choices.spec.kv_cache.active() ? choices.spec.kv_cache.dtype : DType::kUndefined);
 }
 
 ExportedCheckpoint export_plan(const Checkpoint& checkpoint, QuantizeOutcome& outcome, Dialect dialect,

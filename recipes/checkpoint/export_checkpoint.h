@@ -23,8 +23,9 @@ std::string checkpoint_forms();  // "compressed_tensors, autoawq, ..."
 quant::Spec checkpoint_spec(const Checkpoint& checkpoint, Dialect dialect, quant::Spec spec,
                             bool quantize_head);
 
-// The same for all choices: transforms that a file of weights can hold. Error kUsage for method low_rank,
-// whose products it cannot.
+// The same for all choices: transforms that a file of weights can hold. Errors, before any weight is read:
+// kUsage for method low_rank, whose products it cannot, and for groups that do not divide; kUnsupported for
+// formats, and for GGUF models, that the files cannot hold.
 void choose_for_checkpoint(const Checkpoint& checkpoint, Dialect dialect, bool quantize_head,
                            QuantizeChoices& choices);
 

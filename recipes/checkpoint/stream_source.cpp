@@ -12,7 +12,6 @@
 #include "graphsurgeon/checkpoint/finite.h"
 #include "quant/grid/ct_arithmetic.h"
 #include "quant/grid/stored_rows.h"
-#include "quant/placement/rules.h"
 #include "recipes/checkpoint/quantized_layers.h"
 
 namespace pare {
@@ -68,23 +67,14 @@ class StreamSource final : public QuantizedSource {
       throw make_error(ErrorCode::kUsage, "this needs calibration data, and none is looked at here")
           .hint("give --data, or method rtn or search with activations at run time");
     const quant::Spec spec = fit_to_dialect(options.dialect, float_type_of(checkpoint), asked);
-    Graph graph;
-    const std::vector<LinearModule> modules = linear_modules(checkpoint, graph);
-    const quant::RuleBook rules(spec);
+    PlannedLayers all = planned_layers(checkpoint, spec, options.quantize_head);
+    for (const LeftFloat& one : all.left) model_.ignored.push_back(one.module);
     std::map<std::string, int> fused;  // by input
     std::set<std::string> coded;
-    for (const LinearModule& module : modules) {
-      const quant::Resolved resolved = rules.resolve(graph, graph.node(module.node));
-      std::string why = why_float(module, options.quantize_head);
-      if (why.empty()) why = resolved.why_not;
-      if (!resolved.quantize || !resolved.weights.active() || !why.empty()) {
-        model_.ignored.push_back(module.module);
-        if (left != nullptr) left->push_back({module.module, why.empty() ? "no format for it" : why});
-        continue;
-      }
-      Planned planned{module, quant::fit_block(resolved.weights, module.ins, 1, spec.target, module.module),
-                      resolved.method != "rtn", -1};
-      LinearFormat layer = linear_format(module, planned.weights, resolved.activations);
+    for (const PlannedLayer& one : all.layers) {
+      const LinearModule& module = one.module;
+      Planned planned{module, one.weights, one.method != "rtn", -1};
+      LinearFormat layer = linear_format(module, one.weights, one.inputs);
       if (layer.weights.two_levels() && !spec.share.empty())
         planned.fused = fused.insert({module.input, static_cast<int>(fused.size())}).first->second;
       if (options.parity) parity_format(layer.weights, module.module);
@@ -101,10 +91,11 @@ class StreamSource final : public QuantizedSource {
       DType type = DType::kF32;  // GGUF's blocks come out so
       dtype_from_name(entry.type, type);
       model_.floats.push_back({entry.name, type, entry.dims});
-      if (graph.find_value(entry.name) != ValueId::kNone)
+      if (all.graph.find_value(entry.name) != ValueId::kNone)
         refuse_nonfinite(entry.name, checkpoint.weights->get(entry.name), checkpoint.path);
     }
     model_.folder = checkpoint.path;
+    if (left != nullptr) *left = std::move(all.left);
   }
 
   const QuantizedModel& model() const override { return model_; }
@@ -210,14 +201,6 @@ class StreamSource final : public QuantizedSource {
 };
 
 }  // namespace
-
-std::string why_float(const LinearModule& module, bool quantize_head) {
-  if (module.router) return "it chooses experts";
-  if (module.module != "lm_head" || quantize_head) return "";
-  return fmt::format(
-      "{} unless export.head (--quantize-head) asks for it",
-      module.tied ? "the head shares the embedding, and both stay float" : "the head stays float");
-}
 
 bool can_stream(const quant::Spec& spec) {
   const auto fits = [](const std::string& method) {

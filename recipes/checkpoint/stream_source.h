@@ -11,6 +11,7 @@
 #include "graphsurgeon/checkpoint/quantized.h"
 #include "graphsurgeon/families/linear_modules.h"
 #include "quant/placement/spec.h"
+#include "recipes/checkpoint/planned_layers.h"
 
 namespace pare {
 
@@ -22,14 +23,6 @@ struct StreamOptions {
   bool parity = false;
   ThreadPool* pool = nullptr;  // required
 };
-
-struct LeftFloat {
-  std::string module, why;
-};
-
-// Why checkpoint formats leave a layer float that no rule names: it chooses experts, or is the head. "": no
-// reason.
-std::string why_float(const LinearModule& module, bool quantize_head);
 
 // `spec` by rules for module names; formats are fitted to the dialect here. `left` (may be null) gets the
 // linear layers that stay float. Errors: kUsage for a spec with fixed activation scales or a method that
