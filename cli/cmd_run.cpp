@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/paths.h"
+#include "eval/metric_table.h"
 #include "eval/report_render.h"
 #include "graphsurgeon/open_checkpoint.h"
 #include "recipes/pipeline.h"
@@ -100,7 +101,28 @@ class RunCommand final : public Command {
                            layers[i].sqnr_db);
     context.print(fmt::format("\n  least SQNR: {}", worst));
     context.print(fmt::format("  why:        pare explain {} '{}'", outcome.run_dir, layers[0].name));
-    context.print(fmt::format("  to blame:   pare bisect {}", recipe_));
+    // What --set said is in the run's own recipe alone.
+    context.print(fmt::format("  to blame:   pare bisect {}{}",
+                              sets_.empty() ? recipe_ : join_path(outcome.run_dir, "recipe.yaml"),
+                              options_to_reach(outcome.report)));
+  }
+
+  // " --metric kl --least 0.01": what the first gate that failed asks for. "" where a few samples could not say
+  // it (metrics with labels), or the search is for something else.
+  static std::string options_to_reach(const Report& report) {
+    for (const ReportGate& gate : report.gates) {
+      if (gate.passed) continue;
+      const GateMetric parsed = parse_gate_metric(gate.metric);
+      const bool few = parsed.metric != nullptr && (parsed.metric->needs == MetricNeeds::kNothing ||
+                                                    parsed.metric->needs == MetricNeeds::kTokens);
+      const bool worse_is_more = parsed.kind != GateKind::kValue || (few && !parsed.metric->higher_is_better);
+      if (!few || gate.against == "baseline" || (gate.relation == "<=") != worse_is_more) continue;
+      for (const ReportMetric& row : report.metrics)
+        if (row.name == parsed.metric->name)
+          return fmt::format(" --metric {} --least {:.6g}", row.name,
+                             metric_at_drop(*parsed.metric, parsed.kind, row.reference.value_or(0), gate.limit));
+    }
+    return "";
   }
 
   // What a language model that was written is good for. An encoder has nothing to say.

@@ -62,6 +62,7 @@ class LayerStudy : public Command {
       spec.ignore.insert(spec.ignore.end(), spec_.ignore.begin(), spec_.ignore.end());
       if (!spec_.ops.empty()) spec.ops = spec_.ops;
       spec_ = std::move(spec);
+      recipe_ = r;
       if (data_.empty()) calibration_ = resolved_dataset(r, r.calibrate->data);
       if (judge_data_.empty() && data_.empty()) judge_ = resolved_dataset(r, r.evaluate->data);
       if (samples_ == 0 && calibration_) samples_ = calibration_->samples;
@@ -72,6 +73,14 @@ class LayerStudy : public Command {
     }
     if (!calibration_) calibration_ = data_argument(data_, path_);
     if (!judge_data_.empty()) judge_ = data_argument(judge_data_, path_);
+  }
+
+  // What the recipe's run would do, if there is one: its export leaves some layers float.
+  QuantizeChoices choices_of(const QuantizeSpec& spec) const {
+    if (!recipe_) return quantize_choices(spec);
+    Recipe one = *recipe_;
+    one.quantize = spec;
+    return fitted_choices(one);
   }
 
   void need_format() const {
@@ -108,6 +117,8 @@ class LayerStudy : public Command {
             values.push_back(value);
       input.stats = calibrate(graph_, values, samples, options).statistics.tensors;
     }
+    calibration_set_ = std::make_unique<Dataset>(calibration, model_inputs(graph_));
+    input.calibration = calibration_set_.get();
     DatasetSpec judged = judge_ ? *judge_ : *calibration_;
     if (!judge_) judged.skip += samples_;
     judged.samples = judged_;
@@ -154,7 +165,8 @@ class LayerStudy : public Command {
   std::optional<DatasetSpec> calibration_, judge_;
   std::int64_t samples_ = 0, judged_ = 0;  // 0: the default
   Graph graph_;
-  std::unique_ptr<Dataset> data_set_;
+  std::unique_ptr<Dataset> data_set_, calibration_set_;
+  std::optional<Recipe> recipe_;  // instead of a model
 };
 
 class Sensitivity final : public LayerStudy {
@@ -177,7 +189,7 @@ class Sensitivity final : public LayerStudy {
     read_recipe();
     need_format();
     SensitivityOptions options;
-    options.choices = quantize_choices(spec_);
+    options.choices = choices_of(spec_);
     options.all_but_one = all_but_one_;
     SensitivityInput input;
     prepare(context, {options.choices.spec}, input);
@@ -239,7 +251,7 @@ class Search final : public LayerStudy {
       if (scheme == "float") continue;
       QuantizeSpec one = spec_;
       one.scheme = scheme;
-      options.choices = quantize_choices(one);
+      options.choices = choices_of(one);
       specs.push_back(options.choices.spec);
     }
     if (specs.empty())
@@ -311,7 +323,7 @@ class Bisect final : public LayerStudy {
     read_recipe();
     need_format();
     BisectOptions options;
-    options.choices = quantize_choices(spec_);
+    options.choices = choices_of(spec_);
     options.least = least_;
     options.most = static_cast<int>(most_);
     SensitivityInput input;

@@ -81,4 +81,10 @@ double metric_drop(const MetricInfo& metric, GateKind kind, double reference, do
   return drop / std::fabs(reference);
 }
 
+double metric_at_drop(const MetricInfo& metric, GateKind kind, double reference, double drop) {
+  if (kind == GateKind::kValue) return drop;
+  const double worse = kind == GateKind::kDrop ? drop : drop * std::fabs(reference);
+  return metric.higher_is_better ? reference - worse : reference + worse;
+}
+
 }  // namespace pare

@@ -38,5 +38,7 @@ std::string gate_metric_hint(const std::string& name);
 // How much worse `candidate` is than `reference`: positive when worse, whichever direction is better.
 // Relative: divided by |reference|; 0/0 is 0. NaN on either side gives NaN.
 double metric_drop(const MetricInfo& metric, GateKind kind, double reference, double candidate);
+// The candidate's value whose drop is `drop`: a gate's limit as the metric itself.
+double metric_at_drop(const MetricInfo& metric, GateKind kind, double reference, double drop);
 
 }  // namespace pare

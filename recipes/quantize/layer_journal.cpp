@@ -170,6 +170,10 @@ std::unique_ptr<LayerJournal> LayerJournal::temporary(const std::string& path) {
   return journal;
 }
 
+std::unique_ptr<LayerJournal> LayerJournal::in_memory() {
+  return std::unique_ptr<LayerJournal>(new LayerJournal());
+}
+
 LayerJournal::~LayerJournal() {
   if (!temporary_) return;
   try {
@@ -197,6 +201,10 @@ void LayerJournal::read_scores() {
 }
 
 std::vector<quant::WeightPlan> LayerJournal::find(const std::string& key) const {
+  if (folder_.empty()) {
+    const auto known = memory_.find(key);
+    return known == memory_.end() ? std::vector<quant::WeightPlan>() : known->second;
+  }
   const std::string path = join_path(folder_, key + ".layer");
   if (!path_exists(path)) return {};
   try {
@@ -217,6 +225,7 @@ bool LayerJournal::is_worth_keeping(const std::vector<quant::WeightPlan>& plans,
 
 std::vector<quant::WeightPlan> LayerJournal::keep(const std::string& key,
                                                   const std::vector<quant::WeightPlan>& plans) {
+  if (folder_.empty()) return memory_[key] = plans;
   const std::string path = join_path(folder_, key + ".layer");
   AtomicFile file(path);
   file.write(header_of(key, plans));
@@ -236,6 +245,7 @@ std::optional<double> LayerJournal::score(const std::string& candidate) const {
 }
 
 void LayerJournal::keep_score(const std::string& candidate, double score) {
+  if (folder_.empty()) return;  // what is kept there is asked for once
   if (score_file_ == nullptr) score_file_ = std::make_unique<AppendFile>(join_path(folder_, kScores));
   scores_[candidate] = score;
   score_file_->append(dump({{"base", base_}, {"candidate", candidate}, {"score", json_number(score)}}) +

@@ -30,6 +30,9 @@ class LayerJournal {
   LayerJournal(std::string folder, std::string base);
   // A journal for its memory alone: in a new folder beside `path`, removed with the object.
   static std::unique_ptr<LayerJournal> temporary(const std::string& path);
+  // One without files, for many quantizations of one model in one process: a layer that nothing changed is
+  // solved once.
+  static std::unique_ptr<LayerJournal> in_memory();
   ~LayerJournal();
   LayerJournal(const LayerJournal&) = delete;
   LayerJournal& operator=(const LayerJournal&) = delete;
@@ -53,8 +56,11 @@ class LayerJournal {
  private:
   void read_scores();
 
-  std::string folder_, base_;
+  LayerJournal() = default;
+
+  std::string folder_, base_;  // no folder: in memory
   bool temporary_ = false;
+  std::map<std::string, std::vector<quant::WeightPlan>> memory_;
   std::int64_t in_memory_ = 0;  // of layers that were not worth it
   std::map<std::string, double> scores_;
   std::unique_ptr<AppendFile> score_file_;

@@ -12,7 +12,7 @@ class Bisection {
  public:
   Bisection(const SensitivityInput& input, const BisectOptions& options)
       : options_(options),
-        judge_(input),
+        judge_(input, options.choices),
         layers_(study_layers(*input.graph, options.choices.spec)),
         is_float_(layers_.size(), false),
         progress_(input.progress != nullptr ? *input.progress : no_progress()) {

@@ -3,11 +3,21 @@
 #include "engine/base/error.h"
 #include "engine/ir/subgraph.h"
 #include "quant/placement/value_moving.h"
+#include "recipes/quantize/scale_layers.h"
 
 namespace pare {
 namespace {
 
 constexpr const char* kSqnr = "output_sqnr_db";
+
+QuantizeChoices one_trial(QuantizeChoices choices) {
+  if (choices.calibrator == "auto") choices.calibrator = "mse";
+  if (choices.spec.method == "auto") choices.spec.method = "search";
+  for (quant::Rule& rule : choices.spec.rules)
+    if (rule.method && *rule.method == "auto") rule.method = "search";
+  choices.inputs = "float";
+  return choices;
+}
 
 }  // namespace
 
@@ -47,7 +57,7 @@ quant::Rule rule_for(const std::string& name, bool quantize) {
   return rule;
 }
 
-StudyJudge::StudyJudge(const SensitivityInput& input) : in_(input) {
+StudyJudge::StudyJudge(const SensitivityInput& input, const QuantizeChoices& choices) : in_(input) {
   PARE_ASSERT(in_.graph != nullptr && in_.data != nullptr && in_.pool != nullptr);
   info_ = find_metric(in_.metric);
   if (info_ == nullptr) {
@@ -59,7 +69,23 @@ StudyJudge::StudyJudge(const SensitivityInput& input) : in_(input) {
   options_.pool = in_.pool;
   options_.arithmetic = Arithmetic::kFake;
   options_.metrics = {in_.metric};
+  look_at_data(choices);
   if (in_.metric == kSqnr) reference_ = collect_outputs(*in_.graph, *in_.data, all(), options_);
+}
+
+void StudyJudge::look_at_data(const QuantizeChoices& given) {
+  const QuantizeChoices choices = one_trial(given);
+  const quant::Placement placement = quant::place(*in_.graph, choices.spec);
+  bool grams = false;
+  looks_ = !choices.scaling.empty() || choices.bias_correction.value_or(false);
+  for (const quant::WeightSite& site : placement.weights) {
+    grams = grams || wants_grams(site.method);
+    looks_ = looks_ || grams || scales_channels(site.method);
+  }
+  if (!grams || choices.rotate || in_.calibration == nullptr) return;  // rotated inputs are other ones
+  grams_ = choices.objective == "model"
+               ? LayerGrams::collect_gradients(*in_.graph, placement, *in_.calibration, *in_.pool, in_.progress)
+               : LayerGrams::collect(*in_.graph, placement, *in_.calibration, *in_.pool, in_.progress);
 }
 
 StudyJudge::Verdict StudyJudge::judge(const Graph& candidate) {
@@ -80,13 +106,14 @@ StudyJudge::Verdict StudyJudge::judge(const Graph& candidate) {
 }
 
 QuantizeOutcome StudyJudge::quantize(QuantizeChoices choices) const {
-  if (choices.calibrator == "auto") choices.calibrator = "mse";
-  if (choices.spec.method == "auto") choices.spec.method = "search";
   QuantizeInput input;
   input.graph = in_.graph;
   input.stats = in_.stats;
   input.pool = in_.pool;
-  return quantize_model(input, choices);
+  input.journal = journal_.get();
+  if (looks_) input.calibration = in_.calibration;
+  if (!grams_.empty()) input.grams = &grams_;
+  return quantize_model(input, one_trial(std::move(choices)));
 }
 
 }  // namespace pare

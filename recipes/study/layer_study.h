@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "eval/evaluate.h"
 #include "eval/metric_table.h"
+#include "recipes/quantize/layer_grams.h"
+#include "recipes/quantize/layer_journal.h"
 #include "recipes/quantize/quantize_model.h"
 
 namespace pare {
@@ -17,6 +20,7 @@ struct SensitivityInput {
   const Graph* graph = nullptr;    // float, simplified
   std::vector<TensorStats> stats;  // of values_to_watch for every scheme that is tried
   Dataset* data = nullptr;         // judged on all of it
+  Dataset* calibration = nullptr;  // for methods that look at the layers' inputs; may be null without them
   ThreadPool* pool = nullptr;
   Progress* progress = nullptr;
   std::string metric = "output_sqnr_db";
@@ -37,7 +41,9 @@ quant::Rule rule_for(const std::string& name, bool quantize);
 // Judges candidates against the float model on the same data; its outputs are computed once.
 class StudyJudge {
  public:
-  explicit StudyJudge(const SensitivityInput& input);  // throws: kUsage for an unknown metric
+  // `choices`: of which every candidate has a part; what their methods ask of the calibration data is
+  // collected here, once. Errors: kUsage for an unknown metric, or a method that asks and has no data.
+  StudyJudge(const SensitivityInput& input, const QuantizeChoices& choices);
 
   struct Verdict {
     double metric = 0, drop = 0,
@@ -52,18 +58,23 @@ class StudyJudge {
   }
   bool is_better(double a, double b) const { return info_->higher_is_better ? a > b : a < b; }
 
-  // Ranges by least expected error and weights by search where the choices say `auto`: one candidate, no
-  // trial.
+  // One candidate, no trial: ranges by least expected error and weights by search where the choices say
+  // `auto`, codes solved for what layers read in the float model where they say `inputs: quantized`. A layer
+  // whose inputs and neighbours are as in an earlier candidate has the codes that it had there.
   QuantizeOutcome quantize(QuantizeChoices choices) const;
 
  private:
   SampleRange all() const { return {0, in_.data->sample_count()}; }
+  void look_at_data(const QuantizeChoices& choices);
 
   const SensitivityInput& in_;
   const MetricInfo* info_ = nullptr;
   EvaluateOptions options_;
   BatchOutputs reference_;
   double float_metric_ = std::numeric_limits<double>::infinity();
+  bool looks_ = false;  // methods ask for calibration data
+  LayerGrams grams_;
+  std::unique_ptr<LayerJournal> journal_ = LayerJournal::in_memory();
 };
 
 }  // namespace pare

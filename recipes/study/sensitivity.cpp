@@ -37,7 +37,7 @@ double bits_of(const quant::Plan& plan, std::int64_t weights) {
 std::vector<LayerSensitivity> measure_sensitivity(const SensitivityInput& input,
                                                   const SensitivityOptions& options) {
   const std::vector<StudyLayer> layers = study_layers(*input.graph, options.choices.spec);
-  StudyJudge judge(input);
+  StudyJudge judge(input, options.choices);
   StudyJudge::Verdict whole;
   if (options.all_but_one) whole = judge.judge(judge.quantize(options.choices).quantized);
   std::vector<LayerSensitivity> rows;
@@ -119,16 +119,19 @@ SearchResult search_formats(const SensitivityInput& input, const SearchOptions& 
   for (const std::string& scheme : options.schemes)
     if (scheme != "float") quant::scheme_from_name(scheme);
   QuantizeChoices base = options.choices;
-  StudyJudge judge(input);
-  // The layers are those of the first scheme that quantizes: placement decides, rules may leave some alone.
+  // The layers are those of the scheme that quantizes most: placement decides, rules may leave some alone.
   std::vector<StudyLayer> layers;
+  QuantizeChoices most = base;
   for (const std::string& scheme : options.schemes) {
     if (scheme == "float") continue;
     base.spec.weights = quant::scheme_from_name(scheme).weights;
     base.spec.activations = quant::scheme_from_name(scheme).activations;
     const std::vector<StudyLayer> found = study_layers(*input.graph, base.spec);
-    if (found.size() > layers.size()) layers = found;
+    if (found.size() <= layers.size()) continue;
+    layers = found;
+    most = base;
   }
+  StudyJudge judge(input, most);
   std::int64_t weights = 0;
   for (const StudyLayer& layer : layers) weights += layer.weights;
 

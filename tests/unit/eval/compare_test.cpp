@@ -148,6 +148,12 @@ TEST(Gates, ValueDropAndRelative) {
   }
   // perplexity: lower is better, so growth is a drop in quality
   EXPECT_EQ(metric_drop(*find_metric("perplexity"), GateKind::kDrop, 36, 37), 1);
+  // And back.
+  for (const char* name : {"top1", "perplexity", "kl"})
+    for (const GateKind kind : {GateKind::kValue, GateKind::kDrop, GateKind::kDropRelative})
+      EXPECT_EQ(metric_at_drop(*find_metric(name), kind, 0.5, metric_drop(*find_metric(name), kind, 0.5, 0.75)),
+                0.75)
+          << name;
   // outputs that were not finite never pass, whatever the figure says
   EXPECT_FALSE(judge(parse_gate("top1>=0"), {{"top1", 1}}, {}, nullptr, 3).passed);
   const MetricValues baseline = {{"top1", 0.75}};

@@ -127,6 +127,39 @@ TEST_F(SensitivityTest, PointsAreTimedWhenTheFastestIsWanted) {
   EXPECT_TRUE(timed.front[first ? 0 : 1].chosen) << "both keep 0 dB";
 }
 
+// A recipe whose codes are solved with moments of the layers' inputs is studied with the same codes.
+TEST_F(SensitivityTest, MethodsThatLookAtDataAreFedWithIt) {
+  for (const char* method : {"gptq", "awq", "learned", "smoothquant"}) {
+    BisectOptions bisect;
+    bisect.choices = options.choices;
+    bisect.choices.spec.method = method;
+    bisect.least = -100;
+    input.calibration = nullptr;
+    EXPECT_THROW(bisect_layers(input, bisect), Error) << method;
+    input.calibration = data.get();
+    const LayerBisection all = bisect_layers(input, bisect);
+    QuantizeInput direct;
+    direct.graph = &graph;
+    direct.stats = input.stats;
+    direct.calibration = data.get();
+    direct.pool = &pool;
+    const StudyJudge::Verdict want =
+        StudyJudge(input, bisect.choices).judge(quantize_model(direct, bisect.choices).quantized);
+    EXPECT_EQ(all.quantized, want.metric) << method;
+    // Alone, and again with the codes that are known by now.
+    options.choices.spec.method = method;
+    const std::vector<LayerSensitivity> rows = measure_sensitivity(input, options);
+    EXPECT_EQ(rows.size(), 3u);
+    bisect.least = all.quantized + 3;
+    const LayerBisection one = bisect_layers(input, bisect);
+    ASSERT_FALSE(one.layers.empty()) << method;
+    bisect.choices.spec.rules.push_back(rule_for(one.layers[0].rule_name, false));
+    const StudyJudge::Verdict without =
+        StudyJudge(input, bisect.choices).judge(quantize_model(direct, bisect.choices).quantized);
+    EXPECT_EQ(one.layers[0].metric, without.metric) << method;
+  }
+}
+
 TEST_F(SensitivityTest, BisectionFindsTheLayerThatIsToBlame) {
   BisectOptions bisect;
   bisect.choices = options.choices;
