@@ -162,8 +162,13 @@ class Quantize final : public Command {
     input.stats = statistics.tensors;
     const std::unique_ptr<LayerJournal> journal = LayerJournal::temporary(output_);
     input.journal = journal.get();
-    return write(context, quantize_model(input, choices),
-                 statistics.samples > 0 ? statistics.data_hash.hex() : std::string());
+    QuantizeOutcome outcome = quantize_model(input, choices);
+    std::string data_hash;
+    if (statistics.samples > 0)
+      data_hash = statistics.data_hash.hex();
+    else if (calibration != nullptr)
+      data_hash = calibration->hash_sum(&context.pool()).hex();
+    return write(context, std::move(outcome), data_hash);
   }
 
  private:
@@ -373,8 +378,8 @@ class Quantize final : public Command {
   }
 
   void report(Context& context, const QuantizeOutcome& outcome, const quant::AuditResult& audit) const {
-    const ModelSummary before = inspect_model(path_);
-    const ModelSummary after = export_ == "trt_cache" ? before : inspect_model(output_);
+    const StoredSize before = stored_size(path_);
+    const StoredSize after = export_ == "trt_cache" ? before : stored_size(output_);
     double error = 0, elements = 0;
     for (const quant::WeightPlan& weight : outcome.plan.weights) {
       error += weight.mse * static_cast<double>(weight.codes.size());
@@ -386,7 +391,7 @@ class Quantize final : public Command {
     json["scheme"] = spec_.scheme;
     json["weight_mse"] = json_number(elements == 0 ? 0 : error / elements);
     report_quantized(context, outcome, chosen_name(outcome, spec_));
-    report_sizes(context, before.weight_bytes, after.weight_bytes, before.parameters);
+    report_sizes(context, before.bytes, after.bytes, before.parameters);
     report_audit(context, audit);
     context.print(fmt::format("wrote {}", output_));
   }

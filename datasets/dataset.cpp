@@ -7,6 +7,7 @@
 
 #include "datasets/labels.h"
 #include "datasets/random.h"
+#include "engine/base/cancel.h"
 #include "engine/base/error.h"
 #include "engine/ir/graph.h"
 
@@ -275,6 +276,17 @@ Digest Dataset::hash_of(const Batch& batch, std::int64_t slot) const {
 }
 
 Digest Dataset::sample_hash(std::int64_t index) { return hash_of(read(index, index + 1), 0); }
+
+DigestSum Dataset::hash_sum(ThreadPool* pool) {
+  DigestSum sum;
+  const std::int64_t batch = fixed_batch() > 0 ? fixed_batch() : batch_size();
+  for (std::int64_t begin = 0, end = 0; begin < sample_count(); begin = end) {
+    check_cancelled();
+    end = batch_end(begin, sample_count(), batch);
+    sum.add(hash_sum(read(begin, end, pool), pool));
+  }
+  return sum;
+}
 
 DigestSum Dataset::hash_sum(const Batch& batch, ThreadPool* pool) const {
   DigestSum sum;

@@ -90,6 +90,8 @@ class Dataset {
   Digest sample_hash(std::int64_t index);
   // The sum modulo 2^256 of the hashes of a batch's samples: no order, mergeable.
   DigestSum hash_sum(const Batch& batch, ThreadPool* pool = nullptr) const;
+  // Of all samples: reads them.
+  DigestSum hash_sum(ThreadPool* pool = nullptr);
 
  private:
   struct Column {

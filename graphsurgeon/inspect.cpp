@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/ir/graph.h"
 #include "graphsurgeon/load.h"
+#include "graphsurgeon/open_checkpoint.h"
 #include "graphsurgeon/onnx/header.h"
 #include "graphsurgeon/onnx/read.h"
 
@@ -80,6 +81,16 @@ ModelSummary inspect_model(const std::string& path) {
   summary.outputs = summaries(graph, graph.outputs);
   Counter(summary).graph(graph, "");
   return summary;
+}
+
+StoredSize stored_size(const std::string& path) {
+  const ModelKind kind = model_kind(path);
+  if (kind == ModelKind::kCheckpoint || kind == ModelKind::kGguf) {
+    const Checkpoint checkpoint = open_checkpoint(path);
+    return {checkpoint.weights->bytes(), checkpoint.weights->parameters()};
+  }
+  const ModelSummary summary = inspect_model(path);
+  return {summary.weight_bytes, summary.parameters};
 }
 
 }  // namespace pare

@@ -42,4 +42,11 @@ struct ModelSummary {
 // Of a checkpoint: of the graph that is built of it. Errors as load_model.
 ModelSummary inspect_model(const std::string& path);
 
+// What the weights take as they are stored: tensors of a checkpoint's files, constants of an ONNX model (as
+// weight_bytes and parameters above).
+struct StoredSize {
+  std::int64_t bytes = 0, parameters = 0;
+};
+StoredSize stored_size(const std::string& path);
+
 }  // namespace pare

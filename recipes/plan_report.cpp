@@ -31,6 +31,7 @@ void report_weights(Report& report, const QuantizeOutcome& o) {
     row.kind = "weight";
     row.format = name(site.format.dtype);
     row.granularity = granularity_text(site.format);
+    row.method = weight.record.method;
     row.scales = weight.scales.size();
     row.sqnr_db = weight.sqnr_db;
     row.clipped = weight.clipped;
@@ -224,12 +225,19 @@ ReportHistogram plot_histogram(const TensorStats& stats) {
 }
 
 std::string chosen_name(const QuantizeOutcome& outcome, const QuantizeSpec& recipe) {
+  std::string ranges;
   for (const ScoredCandidate& candidate : outcome.candidates)
-    if (candidate.chosen) return candidate.name;
-  if (outcome.plan.activations.empty()) return recipe.method;
-  return recipe.activations.calibrator.empty() || recipe.activations.calibrator == "auto"
-             ? "mse"
-             : recipe.activations.calibrator;
+    if (candidate.chosen) ranges = candidate.name;
+  const std::vector<quant::ActivationSite>& sites = outcome.plan.placement.activations;
+  const bool fixed = std::any_of(sites.begin(), sites.end(),
+                                 [](const quant::ActivationSite& site) { return !site.format.dynamic; });
+  if (ranges.empty() && fixed) {
+    const std::string& calibrator = recipe.activations.calibrator;
+    ranges = calibrator.empty() || calibrator == "auto" ? "mse" : calibrator;
+  }
+  if (recipe.method == "auto") return ranges.empty() ? recipe.method : ranges;
+  const std::string scaling = recipe.scaling.empty() ? "" : recipe.scaling + " factors, ";
+  return scaling + recipe.method + (ranges.empty() ? "" : ", ranges by " + ranges);
 }
 
 }  // namespace pare

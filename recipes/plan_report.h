@@ -22,7 +22,8 @@ void report_blocks(Report& report, const BlocksOutcome& blocks);
 // A histogram for the plot: at most 64 bins a side.
 ReportHistogram plot_histogram(const TensorStats& stats);
 
-// The name of the candidate that was chosen; the calibrator when nothing was scored.
+// How it was done, in few words: "learned, ranges by minmax"; of method auto the candidate that was chosen
+// ("mse + scaling"), or the calibrator when nothing was scored.
 std::string chosen_name(const QuantizeOutcome& outcome, const QuantizeSpec& recipe);
 
 }  // namespace pare

@@ -77,6 +77,14 @@ Files run_surgery(RunState& state) {
   return {};
 }
 
+// What the result was calibrated with. `graph_hash` may be empty: it would take reading all weights.
+void say_data(Report& report, const std::string& graph_hash, const std::string& data_hash,
+              std::int64_t samples) {
+  if (!graph_hash.empty()) report.provenance.push_back({"graph hash", graph_hash});
+  report.provenance.push_back({"calibration data hash", data_hash});
+  report.provenance.push_back({"calibration samples", std::to_string(samples)});
+}
+
 Files run_calibrate(RunState& state) {
   const CalibrationSplit split = state.split();
   const std::unique_ptr<Dataset> data = state.calibration_data(split.samples);
@@ -102,9 +110,7 @@ Files run_calibrate(RunState& state) {
           .hint("calibrate.max_nonfinite is the share that is let pass");
   }
   save_statistics(statistics, state.folder().file("statistics.h5"));
-  state.report.provenance.push_back({"graph hash", statistics.graph_hash});
-  state.report.provenance.push_back({"calibration data hash", statistics.data_hash.hex()});
-  state.report.provenance.push_back({"calibration samples", std::to_string(statistics.samples)});
+  say_data(state.report, statistics.graph_hash, statistics.data_hash.hex(), statistics.samples);
   state.report.timings.push_back({"calibrate: counting values", result.collect_seconds});
   state.report.timings.push_back({"calibrate: reading and hashing data", result.data_seconds});
   state.report.predictions.push_back({"memory of calibration", "bytes",
@@ -114,23 +120,24 @@ Files run_calibrate(RunState& state) {
 }
 
 // Beside model.onnx, which is judged: the same values. What does not read back so is an error.
-Files write_checkpoint(RunState& state, const Checkpoint& checkpoint, Dialect dialect,
-                       QuantizeOutcome& outcome, const Graph* original) {
+ExportedCheckpoint write_checkpoint(RunState& state, const Checkpoint& checkpoint, Dialect dialect,
+                                    QuantizeOutcome& outcome, const Graph* original) {
   const ExportSpec& spec = state.recipe().export_as;
   WriteQuantizedOptions options;
   if (spec.shard_size > 0) options.shard_bytes = spec.shard_size;
   const std::string name = dialect == Dialect::kGguf ? "model.gguf" : "checkpoint";
   const std::string path = state.folder().file(name);
   remove_tree(path);  // of a run that was killed here
-  const ExportedCheckpoint exported =
+  ExportedCheckpoint exported =
       export_plan(checkpoint, outcome, dialect, path, options, state.pool(), original);
   if (!exported.audit.passed())
     fail(ErrorCode::kInternal, "the checkpoint does not hold what was decided: {} {}",
          exported.audit.mismatches[0].tensor, exported.audit.mismatches[0].what);
-  if (dialect == Dialect::kGguf) return {name};
-  Files files;
-  for (const std::string& file : exported.written.files) files.push_back(join_path(name, file));
-  return files;
+  if (dialect == Dialect::kGguf)
+    exported.written.files = {name};
+  else
+    for (std::string& file : exported.written.files) file = join_path(name, file);
+  return exported;
 }
 
 // A checkpoint's form, if that is written.
@@ -192,8 +199,7 @@ Files run_quantize_blocks(RunState& state) {
   target.original = input.graph;
   BlocksOutcome blocks = quantize_blocks(input, choices, options);
   report_blocks(state.report, blocks);
-  state.report.provenance.push_back({"calibration data hash", blocks.data_hash.hex()});
-  state.report.provenance.push_back({"calibration samples", std::to_string(blocks.samples)});
+  say_data(state.report, "", blocks.data_hash.hex(), blocks.samples);
   return write_outcome(state, std::move(blocks.whole), target, blocks.data_hash.hex(), nullptr);
 }
 
@@ -228,16 +234,26 @@ Files run_quantize(RunState& state) {
   input.journal = &journal;
   QuantizeChoices choices = quantize_choices(*r.quantize);
   const Target target = target_of(state.recipe(), choices);
-  return write_outcome(state, quantize_model(input, choices), target,
-                       statistics != nullptr ? statistics->data_hash.hex() : "", input.given);
+  QuantizeOutcome outcome = quantize_model(input, choices);
+  std::string data_hash;
+  if (statistics != nullptr) {
+    data_hash = statistics->data_hash.hex();
+  } else if (calibration != nullptr) {  // methods that look at the data themselves
+    data_hash = calibration->hash_sum(&state.pool()).hex();
+    say_data(state.report, state.graph_hash(), data_hash, calibration->sample_count());
+  }
+  return write_outcome(state, std::move(outcome), target, data_hash, input.given);
 }
 
 Files write_outcome(RunState& state, QuantizeOutcome outcome, const Target& target,
                     const std::string& data_hash, const TrtCache* given) {
   const Recipe& r = state.recipe();
   Files files;
-  if (target.checkpoint)
-    files = write_checkpoint(state, *target.checkpoint, target.dialect, outcome, target.original);
+  std::optional<ExportedCheckpoint> checkpoint;
+  if (target.checkpoint) {
+    checkpoint = write_checkpoint(state, *target.checkpoint, target.dialect, outcome, target.original);
+    files = checkpoint->written.files;
+  }
   outcome.quantized.metadata["pare.recipe"] = model_recipe_hash(r);
   if (!data_hash.empty()) outcome.quantized.metadata["pare.data"] = data_hash;
   WriteOptions write;
@@ -257,13 +273,15 @@ Files write_outcome(RunState& state, QuantizeOutcome outcome, const Target& targ
     const std::vector<std::string> unmatched = unmatched_names(*given, state.original());
     if (!unmatched.empty()) report.warnings.push_back(unmatched_sentence(unmatched, given->entries.size()));
   }
-  const ModelSummary before = inspect_model(r.resolve(r.model.path));
-  const ModelSummary after = inspect_model(state.folder().file("model.onnx"));
-  report.sizes.push_back({"weight_bytes_before", static_cast<double>(before.weight_bytes)});
-  report.sizes.push_back({"weight_bytes_after", static_cast<double>(after.weight_bytes)});
+  // Of what went in and what is delivered: beside a checkpoint model.onnx is there to be judged.
+  const StoredSize before = stored_size(r.resolve(r.model.path));
+  const std::int64_t after =
+      checkpoint ? checkpoint->weight_bytes_after : stored_size(state.folder().file("model.onnx")).bytes;
+  report.sizes.push_back({"weight_bytes_before", static_cast<double>(before.bytes)});
+  report.sizes.push_back({"weight_bytes_after", static_cast<double>(after)});
   if (before.parameters > 0)
-    report.sizes.push_back({"bits_per_weight", 8.0 * static_cast<double>(after.weight_bytes) /
-                                                   static_cast<double>(before.parameters)});
+    report.sizes.push_back(
+        {"bits_per_weight", 8.0 * static_cast<double>(after) / static_cast<double>(before.parameters)});
   report.timings.push_back({"quantize: scoring candidates", outcome.scoring_seconds});
   report.provenance.push_back({"method", chosen_name(outcome, *r.quantize)});
   report.provenance.push_back({"opset", std::to_string(written.opset)});

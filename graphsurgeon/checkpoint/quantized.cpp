@@ -194,7 +194,11 @@ bool turned_globals(const QuantizedLinear& layer, bool divides, GlobalScales& ou
     out.weight = turned(layer.global, divides, distinct_levels(layer.scales));
     if (out.weight == 0) return false;
   }
-  if (layer.inputs.two_levels() && layer.input_scale != 0) out.input = 1 / layer.input_scale;
+  if (layer.inputs.two_levels() && layer.input_scale != 0) {
+    out.input = 1 / layer.input_scale;
+    // A divisor of inputs means its inverse in float32; a factor means itself.
+    if (divides && 1 / out.input != layer.input_scale) return false;
+  }
   return true;
 }
 
@@ -219,6 +223,11 @@ float turnable_global(float global) {
     below = std::nextafter(below, 0.0f);
   }
   return global;
+}
+
+float turnable_input(float scale) {
+  for (int i = 0; i < 4 && 1 / (1 / scale) != scale; ++i) scale = 1 / (1 / scale);
+  return scale;
 }
 
 const char* name(Dialect dialect) { return kDialects[static_cast<int>(dialect)]; }

@@ -88,6 +88,8 @@ bool turn_global(QuantizedLinear& layer, bool divides);
 // The float32 nearest to `global` that turn_global can turn for every E4M3 scale: multiplying by it and
 // dividing by a neighbour of its inverse give the same bits. A change of a few units in the last place.
 float turnable_global(float global);
+// The same for inputs, whose divisor means its inverse: a float32 that is the inverse of its inverse.
+float turnable_input(float scale);
 
 enum class Dialect { kCompressedTensors, kAutoAwq, kGptq, kGptqV2, kModelOpt, kGguf };
 const char* name(Dialect dialect);  // "compressed_tensors", "autoawq", "gptq", "gptq_v2", "modelopt", "gguf"

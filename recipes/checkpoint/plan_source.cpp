@@ -236,6 +236,13 @@ void make_globals_turnable(QuantizeOutcome& outcome) {
     weight.global = Tensor::scalar(turnable);
     changed = true;
   }
+  for (std::size_t i = 0; i < outcome.plan.activations.size(); ++i) {
+    const quant::Format& format = outcome.plan.placement.activations[i].format;
+    float& scale = outcome.plan.activations[i].scale;
+    if (format.dynamic || format.scales != DType::kE4M3FN || turnable_input(scale) == scale) continue;
+    scale = turnable_input(scale);
+    changed = true;
+  }
   if (!changed) return;
   std::map<std::string, std::string> metadata = outcome.quantized.metadata;
   outcome.quantized = quant::apply(outcome.source, outcome.plan);

@@ -21,8 +21,9 @@ namespace pare {
 std::unique_ptr<QuantizedSource> plan_source(const Checkpoint& checkpoint, const QuantizeOutcome& outcome,
                                              const Graph* original = nullptr);
 
-// The plan with global scales that files with divisors and files with factors both hold exactly
-// (turnable_global), and the graph of it. Codes stay: the steps change by some 1e-7.
+// The plan with global scales, of weights and of inputs, that files with divisors and files with factors both
+// hold exactly (turnable_global, turnable_input), and the graph of it. Codes stay: the steps change by some
+// 1e-7.
 void make_globals_turnable(QuantizeOutcome& outcome);
 
 }  // namespace pare

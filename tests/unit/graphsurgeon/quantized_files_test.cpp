@@ -233,6 +233,18 @@ TEST(QuantizedFiles, TurnableGlobals) {
     ASSERT_TRUE(turn_global(turned, true)) << wanted;
     ASSERT_TRUE(turned.global_divides);
     ASSERT_EQ(hash_of_values(turned), hash_of_values(layer));
+    // Inputs too: one float32 in seven is not the inverse of its inverse.
+    layer.inputs = layer.weights;
+    layer.input_scale = turnable_input(wanted);
+    ASSERT_NEAR(layer.input_scale / wanted, 1, 1e-6);
+    turned = layer;
+    ASSERT_TRUE(turn_global(turned, true)) << wanted;
+    ASSERT_EQ(1 / turned.input_scale, layer.input_scale);
+    ASSERT_TRUE(turn_global(turned, false));
+    ASSERT_EQ(turned.input_scale, layer.input_scale);
+    layer.input_scale = wanted;
+    turned = layer;
+    ASSERT_EQ(turn_global(turned, true), 1 / (1 / wanted) == wanted) << "nothing is rounded";
     ASSERT_TRUE(turn_global(turned, false));
     ASSERT_EQ(hash_of_values(turned), hash_of_values(layer));
   }
