@@ -149,14 +149,7 @@ class RecipeInit final : public Command {
   // Paths in a recipe start at its own folder.
   std::string path_from_recipe() const {
     const std::string folder = parent_path(path_);
-    if (folder == "." || model_[0] == '/') return model_;
-    std::string from = canonical_path(folder) + "/", to = canonical_path(model_);
-    std::size_t same = 0;  // the folders that both have
-    for (std::size_t i = 0; i < from.size() && i < to.size() && from[i] == to[i]; ++i)
-      if (from[i] == '/') same = i + 1;
-    std::string up;
-    for (std::size_t i = same; i < from.size(); ++i) up += from[i] == '/' ? "../" : "";
-    return up + to.substr(same);
+    return folder == "." ? model_ : relative_path(model_, folder);
   }
 
   static std::string checkpoint_rest(ModelKind kind) {

@@ -141,8 +141,9 @@ class RunCommand final : public Command {
   int dry_run(Context& context, const LoadedRecipe& recipe) {
     const std::string folder = run_folder_of(recipe, options_.out);
     Json stages = Json::array();
+    const std::vector<PlannedStage> plan = plan_run(recipe, options_);
     context.print(fmt::format("would run '{}' in {}:", recipe.recipe.name, folder));
-    for (const PlannedStage& stage : plan_run(recipe, options_)) {
+    for (const PlannedStage& stage : plan) {
       context.print(fmt::format("  {:<10} {}", stage.name, stage.what));
       stages.push_back({{"name", stage.name}, {"what", stage.what}});
     }

@@ -28,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 const char* const kPeakMemory = "most memory allocated";
 const char* const kTime = "time of the run";
+const char* const kForecast = "forecast";  // as a row of the report's stages
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -127,7 +128,7 @@ class Run {
         resuming = resuming && restore(stage);
         if (!resuming) {
           if (current != "load") {
-            current = "forecast";
+            current = kForecast;
             with_context("forecasting the run", [&] { forecast(); });
             current = stage.name;
           }
@@ -154,7 +155,13 @@ class Run {
     std::vector<ReportPrediction>& predictions = state_.report.predictions;
     for (const ReportPrediction& p : predictions)
       if (p.what == kPeakMemory) return;
+    if (options_.message) options_.message("forecast: a part of the work, for its time and memory");
+    const Clock::time_point start = Clock::now();
     const Forecast expected = forecast_run(state_);
+    ReportStage row;
+    row.name = kForecast;
+    row.seconds = since(start);
+    state_.report.stages.push_back(row);
     predictions.push_back({kPeakMemory, "bytes", expected.anonymous_bytes, 0});
     predictions.push_back({kTime, "s", expected.seconds, 0});
     if (options_.message) options_.message("expected: " + to_string(expected));
@@ -234,11 +241,14 @@ class Run {
     row.name = "report";
     row.seconds = since(start);
     r.stages.push_back(row);
-    double seconds = 0;
-    for (const ReportStage& stage : r.stages) seconds += stage.seconds;
+    double seconds = 0, foreseen = 0;  // the forecast is of what comes behind it
+    for (const ReportStage& stage : r.stages) {
+      seconds += stage.seconds;
+      if (stage.name != kForecast) foreseen += stage.seconds;
+    }
     for (ReportPrediction& p : r.predictions) {
       if (p.what == kPeakMemory) p.measured = static_cast<double>(peak_anonymous_bytes());
-      if (p.what == kTime) p.measured = seconds;
+      if (p.what == kTime) p.measured = foreseen;
     }
     outcome.report_files =
         write_reports(r, folder_.path(), state_.recipe().report, options_.pare_version, seconds);
@@ -270,7 +280,10 @@ std::string run_folder_of(const LoadedRecipe& recipe, const std::string& out) {
   return out.empty() ? join_path("runs", recipe.recipe.name) : out;
 }
 
-RunOutcome run_recipe(const LoadedRecipe& recipe, const RunOptions& options) {
+namespace {
+
+// What both a run and its plan look at first.
+RunFolder::Mode checked_mode(const LoadedRecipe& recipe, const RunOptions& options) {
   if (options.resume && options.force)
     throw make_error(ErrorCode::kUsage, "--resume and --force contradict each other")
         .hint("--resume goes on with what is there, --force replaces it");
@@ -279,27 +292,42 @@ RunOutcome run_recipe(const LoadedRecipe& recipe, const RunOptions& options) {
   check_supported(recipe.recipe);
   // --from on its own speaks of a run that is there.
   const bool resume = options.resume || (!options.from.empty() && !options.force);
-  const RunFolder::Mode mode = options.force ? RunFolder::Mode::kForce
-                               : resume      ? RunFolder::Mode::kResume
-                                             : RunFolder::Mode::kFresh;
-  const std::string path = run_folder_of(recipe, options.out);
-  std::unique_ptr<RunFolder> folder;
+  return options.force ? RunFolder::Mode::kForce : resume ? RunFolder::Mode::kResume : RunFolder::Mode::kFresh;
+}
+
+// `open` with the keys that differ, when the folder's run is one of another recipe.
+template <typename Open>
+auto open_run(const LoadedRecipe& recipe, const std::string& path, Open&& open) {
   try {
-    folder =
-        std::make_unique<RunFolder>(path, mode, fingerprint(recipe, options), reproducibility_class(isa()));
+    return open();
   } catch (const Error& error) {
     if (std::string(error.what()) != kBegunOtherwise) throw;
-    throw Error(error.code(), kBegunOtherwise + what_changed(join_path(path, "recipe.yaml"), recipe.text))
+    const std::string now = recipe_text_in(recipe.recipe, path);
+    throw Error(error.code(), kBegunOtherwise + what_changed(join_path(path, "recipe.yaml"), now))
         .at(error.where())
         .hint(error.hint());
   }
+}
+
+}  // namespace
+
+RunOutcome run_recipe(const LoadedRecipe& recipe, const RunOptions& options) {
+  const RunFolder::Mode mode = checked_mode(recipe, options);
+  const std::string path = run_folder_of(recipe, options.out);
+  const std::unique_ptr<RunFolder> folder = open_run(recipe, path, [&] {
+    return std::make_unique<RunFolder>(path, mode, fingerprint(recipe, options), reproducibility_class(isa()));
+  });
   return Run(recipe, options, *folder).go();
 }
 
 std::vector<PlannedStage> plan_run(const LoadedRecipe& recipe, const RunOptions& options) {
-  check_stage(options.until, "--until");
-  check_supported(recipe.recipe);
+  const RunFolder::Mode mode = checked_mode(recipe, options);
   check_inputs(recipe);
+  const std::string path = run_folder_of(recipe, options.out);
+  open_run(recipe, path, [&] {
+    RunFolder::check(path, mode, mode == RunFolder::Mode::kResume ? fingerprint(recipe, options) : "");
+    return 0;
+  });
   std::vector<PlannedStage> plan;
   for (const Stage& stage : all_stages()) {
     if (!stage.wanted(recipe.recipe)) continue;

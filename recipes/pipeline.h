@@ -2,6 +2,7 @@
 // and ends with the same bytes.
 //
 //   load       model and data opened and checked; the resolved recipe written
+//   forecast   time and memory, from a part of the work (forecast.h); no stage of the journal
 //   surgery    graph passes; the float function is compared before and after
 //   calibrate  statistics.h5
 //   quantize   ranges, codes, model.onnx
@@ -49,7 +50,8 @@ RunOutcome run_recipe(const LoadedRecipe& recipe, const RunOptions& options);
 struct PlannedStage {
   std::string name, what;
 };
-// What run_recipe would do. Opens and checks model and data, writes nothing.
+// What run_recipe would do. Opens and checks model, data and the run's folder, writes nothing. Errors as
+// run_recipe's.
 std::vector<PlannedStage> plan_run(const LoadedRecipe& recipe, const RunOptions& options);
 
 // What can be known of a recipe without running it, beyond its text: model and data open and fit together,

@@ -42,6 +42,7 @@ const char* const kBegunOtherwise = "the run was begun with another recipe, mode
 RunFolder::RunFolder(const std::string& path, Mode mode, const std::string& fingerprint,
                      const std::string& isa_class)
     : path_(path) {
+  refuse_foreign(mode);
   try {
     make_directories(path_);
   } catch (const Error& error) {
@@ -59,30 +60,43 @@ RunFolder::RunFolder(const std::string& path, Mode mode, const std::string& fing
 void RunFolder::start(Mode mode, const std::string& fingerprint, const std::string& isa_class) {
   remove_stale_temporaries(path_);
   if (is_directory(file("stages"))) remove_stale_temporaries(file("stages"));
-  const bool begun = path_exists(file("journal.jsonl"));
-  if (!begun && mode != Mode::kForce) {
-    for (const std::string& name : list_directory(path_))
-      if (name != "lock" && name != "stages" && name != "layers" && name != "recipe.yaml" &&
-          name != "log.txt")
-        throw make_error(ErrorCode::kUsage, "the folder holds '{}' but no run", name)
-            .at(path_)
-            .hint("choose another folder with --out, or --force");
-  }
+  refuse_foreign(mode);
   header_ = dump({{"run", 1}, {"fingerprint", fingerprint}, {"isa_class", isa_class}}) + "\n";
   if (mode == Mode::kForce) {
     wipe();
-  } else if (begun) {
+  } else if (path_exists(file("journal.jsonl"))) {
     read_journal(mode == Mode::kResume ? fingerprint : "", isa_class);
-    // A run that finished no stage left nothing to go on with: it may begin again.
-    if (mode == Mode::kFresh && (finished_ || !entries_.empty()))
-      throw make_error(ErrorCode::kUsage, "there is {} run in the folder",
-                       finished_ ? "a finished" : "an unfinished")
-          .at(path_)
-          .hint(finished_ ? "--force runs it again, --out chooses another folder"
-                          : "--resume goes on with it, --force starts again");
+    refuse_begun(mode);
   }
   make_directories(file("stages"));
   rewrite_journal();
+}
+
+void RunFolder::refuse_foreign(Mode mode) const {
+  if (mode == Mode::kForce || !is_directory(path_) || path_exists(file("journal.jsonl"))) return;
+  for (const std::string& name : list_directory(path_))
+    if (name != "lock" && name != "stages" && name != "layers" && name != "recipe.yaml" && name != "log.txt")
+      throw make_error(ErrorCode::kUsage, "the folder holds '{}' but no run", name)
+          .at(path_)
+          .hint("choose another folder with --out, or --force");
+}
+
+void RunFolder::refuse_begun(Mode mode) const {
+  // A run that finished no stage left nothing to go on with: it may begin again.
+  if (mode != Mode::kFresh || (!finished_ && entries_.empty())) return;
+  throw make_error(ErrorCode::kUsage, "there is {} run in the folder",
+                   finished_ ? "a finished" : "an unfinished")
+      .at(path_)
+      .hint(finished_ ? "--force runs it again, --out chooses another folder"
+                      : "--resume goes on with it, --force starts again");
+}
+
+void RunFolder::check(const std::string& path, Mode mode, const std::string& fingerprint) {
+  RunFolder folder(path);
+  folder.refuse_foreign(mode);
+  if (mode == Mode::kForce || !path_exists(folder.file("journal.jsonl"))) return;
+  folder.read_journal(mode == Mode::kResume ? fingerprint : "", "");
+  folder.refuse_begun(mode);
 }
 
 RunFolder::~RunFolder() {

@@ -35,6 +35,8 @@ class RunFolder {
   // works here; the run is finished (--force) or unfinished (--resume) and the mode says otherwise; the
   // folder holds something that is no run; the fingerprint is another one.
   RunFolder(const std::string& path, Mode mode, const std::string& fingerprint, const std::string& isa_class);
+  // The same errors but for the lock, and nothing is made. `fingerprint` may be empty: any one.
+  static void check(const std::string& path, Mode mode, const std::string& fingerprint);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -55,7 +57,11 @@ class RunFolder {
   void log(const std::string& line);                       // with the time in front; to log.txt
 
  private:
+  explicit RunFolder(std::string path) : path_(std::move(path)) {}
+
   void lock();
+  void refuse_foreign(Mode mode) const;
+  void refuse_begun(Mode mode) const;
   void start(Mode mode, const std::string& fingerprint, const std::string& isa_class);
   void read_journal(const std::string& fingerprint, const std::string& isa_class);
   void rewrite_journal();

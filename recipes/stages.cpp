@@ -57,7 +57,7 @@ Files run_load(RunState& state) {
   report.provenance.push_back({"model sha256", model_sha256(model)});
   check_inputs(state.loaded());
   if (r.evaluate && !r.evaluate->baseline.empty()) read_baseline(r.resolve(r.evaluate->baseline));
-  write_file_atomically(state.folder().file("recipe.yaml"), state.loaded().text);
+  write_file_atomically(state.folder().file("recipe.yaml"), recipe_text_in(r, state.folder().path()));
   return {"recipe.yaml"};
 }
 

@@ -74,6 +74,17 @@ std::string canonical_path(const std::string& path) {
   return canonical.string();
 }
 
+std::string relative_path(const std::string& path, const std::string& folder) {
+  if (path.empty() || path[0] == '/') return path;
+  const std::string from = canonical_path(folder) + "/", to = canonical_path(path);
+  std::size_t same = 0;  // the folders that both have
+  for (std::size_t i = 0; i < from.size() && i < to.size() && from[i] == to[i]; ++i)
+    if (from[i] == '/') same = i + 1;
+  std::string up;
+  for (std::size_t i = same; i < from.size(); ++i) up += from[i] == '/' ? "../" : "";
+  return up + to.substr(same);
+}
+
 std::vector<std::string> list_directory(const std::string& path) {
   std::error_code error;
   std::vector<std::string> names;

@@ -23,6 +23,8 @@ bool is_regular_file(const std::string& path);
 std::uint64_t file_size(const std::string& path);
 std::string canonical_path(
     const std::string& path);  // absolute, links resolved; the last parts may not exist
+// `path` as it is written in `folder`: "../models/x". Links are resolved; an absolute path stays.
+std::string relative_path(const std::string& path, const std::string& folder);
 std::vector<std::string> list_directory(const std::string& path);  // names, sorted by bytes, without . and ..
 std::string working_directory();
 

@@ -71,8 +71,9 @@ class Mistakes;
 // suggestion), wrong types, values outside their choices or limits, required keys that are missing. What is
 // wrong keeps its value. Throws only when `node` is no mapping.
 void read_fields(const TreeNode& node, const std::string& what, const Fields::Body& body, Mistakes& mistakes);
-// The mapping with every value that is not empty.
-TreeNode write_fields(const Fields::Body& body);
+// The mapping with every value that is not empty; `path` (may be empty) changes the paths in it.
+using ChangePath = std::function<std::string(const std::string& key, const std::string& path)>;
+TreeNode write_fields(const Fields::Body& body, const ChangePath& path = {});
 
 // "0.5", "1/255", "-3e-2". False when it is no finite number.
 bool number_from_text(const std::string& text, double& value);

@@ -208,6 +208,21 @@ std::string model_recipe_hash(const Recipe& recipe) {
   return hex(sha256(emit_yaml(write_fields([&](Fields& f) { describe(f, part); }))));
 }
 
+std::string recipe_text_in(const Recipe& recipe, const std::string& folder) {
+  const auto moved = [&](const std::string& key, const std::string& path) {
+    std::string file, inside;
+    const bool labels = key == "labels" || key == "width_from";  // may be a key inside the data's own file
+    if (labels && split_file_key(recipe.resolve(path), file, inside))
+      return relative_path(file, folder) + path.substr(path.size() - inside.size() - 1);
+    if (labels && !path_exists(recipe.resolve(path))) return path;
+    return relative_path(recipe.resolve(path), folder);
+  };
+  Recipe copy = recipe;
+  TreeNode tree = write_fields([&](Fields& f) { describe(f, copy); }, moved);
+  escape_variables(tree);
+  return emit_yaml(tree);
+}
+
 LoadedRecipe load_recipe(const std::string& path, const RecipeOptions& options) {
   if (path.rfind(kBuiltinPrefix, 0) == 0)
     return parse_recipe(find_builtin(path, path).text, path, ".", options);

@@ -31,6 +31,9 @@ LoadedRecipe load_recipe(const std::string& path, const RecipeOptions& options);
 LoadedRecipe parse_recipe(std::string_view text, const std::string& name, const std::string& folder,
                           const RecipeOptions& options);
 
+// The canonical text with paths that start at `folder`: the same recipe, to be kept there.
+std::string recipe_text_in(const Recipe& recipe, const std::string& folder);
+
 // A data set file of --data: the mapping that stands under a name in `datasets`, alone. Its relative paths
 // start from its own folder.
 DatasetEntry load_dataset_file(const std::string& path);

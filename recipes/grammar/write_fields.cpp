@@ -9,10 +9,12 @@ namespace {
 
 class Writer final : public Fields {
  public:
+  explicit Writer(const ChangePath& path) : path_(path) {}
   TreeNode take() { return std::move(node_); }
 
   void text(const Field& f, std::string& value) override {
-    if (!value.empty()) node_.add(f.key, TreeNode::scalar(value, true));
+    if (!value.empty())
+      node_.add(f.key, TreeNode::scalar(f.path && path_ ? path_(f.key, value) : value, true));
   }
   void integer(const Field& f, std::int64_t& value) override {
     node_.add(f.key, TreeNode::scalar(std::to_string(value)));
@@ -47,7 +49,7 @@ class Writer final : public Fields {
   }
   void section(const Field& f, bool& present, const Body& body) override {
     if (!present) return;
-    TreeNode inside = write_fields(body);
+    TreeNode inside = write_fields(body, path_);
     if (!inside.members.empty()) node_.add(f.key, std::move(inside));
   }
   void list(const Field& f, std::size_t size, const std::function<void(std::size_t)>&,
@@ -55,7 +57,7 @@ class Writer final : public Fields {
     if (size == 0) return;
     TreeNode list = TreeNode::list();
     for (std::size_t i = 0; i < size; ++i)
-      list.items.push_back(write_fields([&](Fields& fields) { item(fields, i); }));
+      list.items.push_back(write_fields([&](Fields& fields) { item(fields, i); }, path_));
     node_.add(f.key, std::move(list));
   }
   void named(const Field& f, const std::vector<std::string>& names,
@@ -63,7 +65,7 @@ class Writer final : public Fields {
     if (names.empty()) return;
     TreeNode map = TreeNode::map();
     for (const std::string& name : names)
-      map.add(name, write_fields([&](Fields& fields) { item(fields, name); }));
+      map.add(name, write_fields([&](Fields& fields) { item(fields, name); }, path_));
     node_.add(f.key, std::move(map));
   }
 
@@ -80,12 +82,13 @@ class Writer final : public Fields {
   }
 
   TreeNode node_ = TreeNode::map();
+  const ChangePath& path_;
 };
 
 }  // namespace
 
-TreeNode write_fields(const Fields::Body& body) {
-  Writer writer;
+TreeNode write_fields(const Fields::Body& body, const ChangePath& path) {
+  Writer writer(path);
   body(writer);
   return writer.take();
 }
