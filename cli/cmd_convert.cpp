@@ -93,7 +93,9 @@ class Convert final : public Command {
     if (model_kind(path_) != ModelKind::kCheckpoint)
       throw make_error(ErrorCode::kUsage, "--to {} is for a checkpoint folder", to_)
           .at(path_)
-          .hint("`pare quantize MODEL --export FORM` writes a quantized model out of a float one");
+          .hint(model_kind(path_) == ModelKind::kGguf
+                    ? "a GGUF file goes --to onnx alone"
+                    : "`pare quantize MODEL --export FORM` writes a quantized model out of a float one");
     const Checkpoint checkpoint = open_checkpoint(path_);
     ConvertedCheckpoint converted;
     Dialect dialect = Dialect::kCompressedTensors;

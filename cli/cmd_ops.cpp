@@ -1,3 +1,4 @@
+#include <cctype>
 #include <map>
 
 #include "cli/commands.h"
@@ -6,6 +7,7 @@
 #include "engine/ir/schema.h"
 #include "engine/numeric/table.h"
 #include "engine/ops/registry.h"
+#include "graphsurgeon/gguf/gguf_write.h"
 #include "quant/placement/spec.h"
 
 namespace pare {
@@ -80,6 +82,20 @@ class Ops final : public Command {
                          {"weights", to_string(scheme.weights)},
                          {"activations", to_string(scheme.activations)}});
     }
+    context.print(
+        "\nNames in capitals are compressed-tensors' presets: nvfp4, mxfp4, mxfp8, int8 and fp8 are others "
+        "than "
+        "NVFP4 ... FP8.");
+    Json ggml = Json::array();
+    context.print("\ntypes of --format with --export gguf, by ggml's own rounding:");
+    for (const GgmlType* type : gguf_quantized_types()) {
+      std::string word = type->name;
+      for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      const double width = 8.0 * type->bytes / type->block;
+      context.print(fmt::format("{:<14} {} bits a weight, blocks of {}", word, width, type->block));
+      ggml.push_back({{"name", word}, {"bits_per_weight", width}, {"block", type->block}});
+    }
+    context.document()["gguf_types"] = std::move(ggml);
     context.document()["formats"] = std::move(numbers);
     context.document()["schemes"] = std::move(schemes);
   }

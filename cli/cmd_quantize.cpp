@@ -101,17 +101,24 @@ class Quantize final : public Command {
     if (!data_.empty() && !stats_.empty())
       throw make_error(ErrorCode::kUsage, "--data and --stats contradict each other")
           .hint("keep one of them");
-    // Zero points are for activations; for weights where these are all that is quantized.
-    if (asymmetric_) {
-      const quant::Format& a = quant::scheme_from_name(spec_.scheme).activations;
-      (a.active() ? spec_.activations.symmetric : spec_.weights.symmetric) = false;
-    }
     if (alpha_ >= 0) spec_.alpha = alpha_;
     if (alpha_ > 1 || spec_.rank < 1)
       throw make_error(ErrorCode::kUsage, "{}",
                        alpha_ > 1 ? "--alpha is a number from 0 to 1" : "--rank is at least 1")
           .hint("the default of both suits most models: leave them out");
-    if (export_ == "gguf" && gguf_written_type(spec_.scheme) != nullptr) return as_ggml(context);
+    if (gguf_written_type(spec_.scheme) != nullptr) {
+      if (export_ == "gguf") return as_ggml(context);
+      throw make_error(ErrorCode::kUsage, "'{}' is a type of GGUF files alone", spec_.scheme)
+          .at("--format")
+          .hint("add --export gguf; `pare ops --formats` lists the schemes of the others");
+    }
+    if (const std::string both = quant::same_letters(quant::scheme_from_name(spec_.scheme)); !both.empty())
+      context.message(both);
+    // Zero points are for activations; for weights where these are all that is quantized.
+    if (asymmetric_) {
+      const quant::Format& a = quant::scheme_from_name(spec_.scheme).activations;
+      (a.active() ? spec_.activations.symmetric : spec_.weights.symmetric) = false;
+    }
     QuantizeChoices choices = quantize_choices(spec_);
     try {
       check_export(export_, choices.spec);
@@ -293,8 +300,11 @@ class Quantize final : public Command {
                        path_)
           .at(path_)
           .hint(
-              path_exists(join_path(folder, "config.json"))
-                  ? fmt::format("name the folder: {}", folder)
+              path_exists(join_path(folder, "config.json")) ? fmt::format("name the folder: {}", folder)
+              : model_kind(path_) == ModelKind::kGguf
+                  ? "a GGUF file becomes an ONNX model (-o OUT.onnx); checkpoints are made of the folder "
+                    "that "
+                    "it was made from"
                   : "of an ONNX model: --export qdq_onnx (the default), trt_onnx, matmul_nbits or qoperator");
     }
     if (dialect() == Dialect::kGguf)
@@ -346,8 +356,9 @@ class Quantize final : public Command {
                                    {"scales", row_groups(layer) * column_groups(layer)}});
     json["skipped"] = Json::array();
     for (const LeftFloat& one : left) json["skipped"].push_back({{"tensor", one.module}, {"why", one.why}});
-    context.print(fmt::format("{} layers quantized ({}), {} left in float", source->model().layers.size(),
-                              choices.spec.method == "rtn" || parity_ ? "rtn" : "search", left.size()));
+    context.print(fmt::format("{} layers quantized ({}{}), {} left in float", source->model().layers.size(),
+                              choices.spec.method == "rtn" || parity_ ? "rtn" : "search",
+                              choices.spec.activations.active() ? "" : ", inputs float", left.size()));
     json["method"] = choices.spec.method == "rtn" || parity_ ? "rtn" : "search";
     return finish_checkpoint(context, exported);
   }

@@ -137,8 +137,9 @@ class RecipeInit final : public Command {
         "version: 1\n"
         "extends: {}\n"
         "name: {}\n"
-        "model: {{path: {}}}                       # relative to this file\n",
-        base_.rfind("builtin/", 0) == 0 ? base_ : "builtin/" + base_, file_stem(path_), path_from_recipe());
+        "model: {{path: {}}}{}\n",
+        base_.rfind("builtin/", 0) == 0 ? base_ : "builtin/" + base_, file_stem(path_), path_from_recipe(),
+        model_[0] == '/' ? "" : "                       # relative to this file");
     write_file_atomically(path_, head + (text_model ? checkpoint_rest(kind) : onnx_rest()));
     context.document()["output"] = path_;
     context.print(fmt::format("wrote {}: fill in the data sets, then `pare recipe check {}`", path_, path_));
@@ -152,7 +153,23 @@ class RecipeInit final : public Command {
     return folder == "." ? model_ : relative_path(model_, folder);
   }
 
-  static std::string checkpoint_rest(ModelKind kind) {
+  // The gates of the base, to be set by one's own model.
+  std::string gates_of_base() const {
+    const TreeNode tree = parse_yaml(find_builtin(base_, "--extends").text, std::make_shared<TreeSource>());
+    const TreeNode* evaluate = tree.find("evaluate");
+    const TreeNode* gates = evaluate != nullptr ? evaluate->find("gates") : nullptr;
+    std::string text;
+    if (gates != nullptr)
+      for (const TreeNode& gate : gates->items) {
+        std::string keys;
+        for (const TreeMember& member : gate.members)
+          keys += fmt::format("{}{}: {}", keys.empty() ? "" : ", ", member.key, member.value.text);
+        text += fmt::format("    - {{{}}}\n", keys);
+      }
+    return text.empty() ? "    - {metric: kl, max: 0.02}\n" : text;
+  }
+
+  std::string checkpoint_rest(ModelKind kind) const {
     return fmt::format(
         "datasets:\n"
         "  # .txt or .jsonl; the checkpoint's tokenizer cuts them into windows\n"
@@ -162,9 +179,9 @@ class RecipeInit final : public Command {
         "  data: test\n"
         "  metrics: [perplexity, kl, token_agreement]\n"
         "  gates:\n"
-        "    - {{metric: kl, max: 0.02}}\n"
+        "{}"
         "export: {{model: {}}}         # vLLM reads compressed_tensors; autoawq, gptq, modelopt, gguf\n",
-        kind == ModelKind::kGguf ? "qdq_onnx" : "compressed_tensors");
+        gates_of_base(), kind == ModelKind::kGguf ? "qdq_onnx" : "compressed_tensors");
   }
 
   // By the inputs: images are most likely stored as bytes with the channels last; other arrays as they are.

@@ -107,8 +107,8 @@ class RunCommand final : public Command {
                               options_to_reach(outcome.report)));
   }
 
-  // " --metric kl --least 0.01": what the first gate that failed asks for. "" where a few samples could not say
-  // it (metrics with labels), or the search is for something else.
+  // " --metric kl --least 0.01": what the first gate that failed asks for. "" where a few samples could not
+  // say it (metrics with labels), or the search is for something else.
   static std::string options_to_reach(const Report& report) {
     for (const ReportGate& gate : report.gates) {
       if (gate.passed) continue;
@@ -119,8 +119,9 @@ class RunCommand final : public Command {
       if (!few || gate.against == "baseline" || (gate.relation == "<=") != worse_is_more) continue;
       for (const ReportMetric& row : report.metrics)
         if (row.name == parsed.metric->name)
-          return fmt::format(" --metric {} --least {:.6g}", row.name,
-                             metric_at_drop(*parsed.metric, parsed.kind, row.reference.value_or(0), gate.limit));
+          return fmt::format(
+              " --metric {} --least {:.6g}", row.name,
+              metric_at_drop(*parsed.metric, parsed.kind, row.reference.value_or(0), gate.limit));
     }
     return "";
   }

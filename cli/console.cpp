@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <string>
 
 #include "engine/base/error.h"
@@ -40,7 +41,7 @@ class Steps : public Progress {
   void begin(const std::string& what, std::int64_t total) override {
     what_ = what;
     total_ = total;
-    done_ = 0;
+    done_ = skipped_ = 0;
     start_ = shown_ = Clock::now();
     show(false);
   }
@@ -49,6 +50,10 @@ class Steps : public Progress {
     if (since(shown_) < interval()) return;
     shown_ = Clock::now();
     show(false);
+  }
+  void skip(std::int64_t count) override {
+    skipped_ += count;
+    advance(count);
   }
   void end() override { show(true); }
 
@@ -60,11 +65,11 @@ class Steps : public Progress {
   double total() const { return static_cast<double>(total_); }
   double rate() const {
     const double seconds = since(start_);
-    return seconds > 0 ? static_cast<double>(done_) / seconds : 0;
+    return seconds > 0 ? static_cast<double>(done_ - skipped_) / seconds : 0;
   }
   // "213/s, 2 s left"; nothing before there is something to say.
   std::string pace() const {
-    if (done_ == 0 || rate() == 0) return "";
+    if (rate() == 0) return "";
     std::string text = rate_text(rate());
     if (total_ > done_) text += ", " + duration_text(static_cast<double>(total_ - done_) / rate()) + " left";
     return text;
@@ -72,6 +77,7 @@ class Steps : public Progress {
 
   std::string what_;
   std::int64_t total_ = 0, done_ = 0;
+  std::int64_t skipped_ = 0;  // of done_
   Clock::time_point start_, shown_;
 };
 
@@ -104,6 +110,12 @@ class Lines final : public Steps {
     if (done_ == 0 || (!last && total_ > 0 && done_ >= total_)) return;
     if (last) {
       if (since(start_) < 5) return;  // not worth a line
+      if (std::uncaught_exceptions() > 0) {
+        std::fputs(
+            fmt::format("{}: stopped at {} of {}\n", what_, count_text(done()), count_text(total())).c_str(),
+            stderr);
+        return;
+      }
       std::fputs(fmt::format("{}: {} in {:.1f} s ({})\n", what_, count_text(done()), since(start_),
                              rate_text(rate()))
                      .c_str(),

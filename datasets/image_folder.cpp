@@ -41,7 +41,7 @@ class ImageSource : public Source {
     if (!is_directory(spec.path)) {
       if (!path_exists(spec.path))
         throw make_error(ErrorCode::kBadFile, "cannot open '{}': there is no such folder", spec.path)
-            .hint("check the path; a path in a recipe is relative to the recipe's own folder");
+            .hint("check the path");
       throw make_error(ErrorCode::kBadFile, "'{}' is no folder", spec.path)
           .hint("kind=images reads a folder of images");
     }

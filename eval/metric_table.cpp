@@ -1,6 +1,7 @@
 #include "eval/metric_table.h"
 
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -42,6 +43,24 @@ std::vector<const char*> metric_names() {
   std::vector<const char*> names;
   for (const MetricInfo& info : metric_table()) names.push_back(info.name);
   return names;
+}
+
+std::string metric_hint(const std::string& name) {
+  // What papers and other tools call them.
+  static constexpr std::pair<const char*, const char*> kOtherNames[] = {
+      {"ppl", "perplexity"},     {"kld", "kl"},
+      {"kl_divergence", "kl"},   {"accuracy", "top1"},
+      {"acc", "top1"},           {"top_1", "top1"},
+      {"top_5", "top5"},         {"sqnr", "output_sqnr_db"},
+      {"snr", "output_sqnr_db"}, {"cosine", "output_cosine"},
+      {"max_diff", "max_abs"}};
+  const std::vector<const char*> names = metric_names();
+  std::string near;
+  for (const auto& [other, metric] : kOtherNames)
+    if (name == other) near = metric;
+  if (near.empty()) near = nearest_word(name, names.data(), names.size());
+  return near.empty() ? fmt::format("one of {}", fmt::join(names, ", "))
+                      : fmt::format("did you mean '{}'?", near);
 }
 
 GateMetric parse_gate_metric(const std::string& name) {

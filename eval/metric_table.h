@@ -31,6 +31,8 @@ struct GateMetric {
   const MetricInfo* metric;  // nullptr: no metric has that name
   GateKind kind;
 };
+// What to do about a name that is no metric: the one that is meant, or all.
+std::string metric_hint(const std::string& name);
 GateMetric parse_gate_metric(const std::string& name);
 // What to do about a name that is none: the nearest one; "perplexity_increase" is meant as a drop.
 std::string gate_metric_hint(const std::string& name);

@@ -106,9 +106,7 @@ void check_metrics(const std::vector<std::string>& metrics, const Dataset& data,
   for (const std::string& name : metrics) {
     const MetricInfo* info = find_metric(name);
     if (info == nullptr) {
-      const std::string near = nearest_word(name, names.data(), names.size());
-      throw make_error(ErrorCode::kUsage, "there is no metric '{}'", name)
-          .hint(near.empty() ? "" : fmt::format("did you mean '{}'?", near));
+      throw make_error(ErrorCode::kUsage, "there is no metric '{}'", name).hint(metric_hint(name));
     }
     const auto refuse = [&](const char* what, const char* hint) {
       throw make_error(ErrorCode::kUsage, "metric {} needs {}, and the data has none", name, what)

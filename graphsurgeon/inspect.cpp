@@ -7,9 +7,9 @@
 #include "engine/base/error.h"
 #include "engine/ir/graph.h"
 #include "graphsurgeon/load.h"
-#include "graphsurgeon/open_checkpoint.h"
 #include "graphsurgeon/onnx/header.h"
 #include "graphsurgeon/onnx/read.h"
+#include "graphsurgeon/open_checkpoint.h"
 
 namespace pare {
 namespace {

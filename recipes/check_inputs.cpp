@@ -16,6 +16,7 @@ namespace {
 
 // "add layout=nhwc_to_nchw,scale=1/255", as it is written behind --data, in a recipe's form.
 std::string as_recipe_keys(std::string hint) {
+  if (hint == "check the path") return hint + "; a path in a recipe is relative to the recipe's own folder";
   if (hint.rfind("add ", 0) != 0) return hint;
   for (std::size_t i = hint.find('='); i != std::string::npos; i = hint.find('=', i))
     hint.replace(i, 1, ": ");

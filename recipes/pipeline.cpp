@@ -292,7 +292,9 @@ RunFolder::Mode checked_mode(const LoadedRecipe& recipe, const RunOptions& optio
   check_supported(recipe.recipe);
   // --from on its own speaks of a run that is there.
   const bool resume = options.resume || (!options.from.empty() && !options.force);
-  return options.force ? RunFolder::Mode::kForce : resume ? RunFolder::Mode::kResume : RunFolder::Mode::kFresh;
+  return options.force ? RunFolder::Mode::kForce
+         : resume      ? RunFolder::Mode::kResume
+                       : RunFolder::Mode::kFresh;
 }
 
 // `open` with the keys that differ, when the folder's run is one of another recipe.
@@ -315,7 +317,8 @@ RunOutcome run_recipe(const LoadedRecipe& recipe, const RunOptions& options) {
   const RunFolder::Mode mode = checked_mode(recipe, options);
   const std::string path = run_folder_of(recipe, options.out);
   const std::unique_ptr<RunFolder> folder = open_run(recipe, path, [&] {
-    return std::make_unique<RunFolder>(path, mode, fingerprint(recipe, options), reproducibility_class(isa()));
+    return std::make_unique<RunFolder>(path, mode, fingerprint(recipe, options),
+                                       reproducibility_class(isa()));
   });
   return Run(recipe, options, *folder).go();
 }

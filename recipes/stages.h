@@ -34,8 +34,8 @@ DatasetSpec resolved_dataset(const Recipe& recipe, const std::string& name);
 QuantizeChoices fitted_choices(const Recipe& recipe);
 // The model as structure() has it; not simplified.
 Graph load_structure(const std::string& path);
-// Opens the model and the data sets that are used, and closes them; groups must divide, and the export's files
-// hold what the layers become. All errors at once, with their place in the recipe, before work starts.
+// Opens the model and the data sets that are used, and closes them; groups must divide, and the export's
+// files hold what the layers become. All errors at once, with their place in the recipe, before work starts.
 void check_inputs(const LoadedRecipe& recipe);
 void check_inputs(const LoadedRecipe& recipe, const Graph& structure);  // of its model
 

@@ -68,6 +68,11 @@ bool has_part(const std::string& word, const std::string& part) {
   return part.size() >= 3 && ("_" + word + "_").find("_" + part + "_") != std::string::npos;
 }
 
+// "--grou" of "--group-size".
+bool is_beginning(const std::string& begun, const std::string& word) {
+  return begun.size() >= 4 && word.rfind(begun, 0) == 0;
+}
+
 // Letters added, lost, changed, or swapped with their neighbour ("scael"), each once; three rows at a time.
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1), above(row), before(row);
@@ -102,7 +107,9 @@ std::string nearest_word(const std::string& word, const char* const* known, std:
     }
   }
   for (std::size_t i = 0; i < count && best.empty(); ++i)
-    if (has_part(plain(word), plain(known[i])) || has_part(plain(known[i]), plain(word))) best = known[i];
+    if (has_part(plain(word), plain(known[i])) || has_part(plain(known[i]), plain(word)) ||
+        is_beginning(plain(word), plain(known[i])))
+      best = known[i];
   return best;
 }
 

@@ -72,7 +72,8 @@ decltype(auto) with_context(const std::string& doing, Body&& body) {
   }
 }
 
-// The word of `known` nearest to `word` (edits and swapped neighbours at most a third of its length), or "".
+// The word of `known` nearest to `word` (edits and swapped neighbours at most a third of its length; else one
+// that has it as a part, or begins with it), or "".
 // For "did you mean" hints.
 std::string nearest_word(const std::string& word, const char* const* known, std::size_t count);
 

@@ -17,7 +17,7 @@ namespace {
 const char* hint_for(int error_number) {
   switch (error_number) {
     case ENOENT:
-      return "check the path; a path in a recipe is relative to the recipe's own folder";
+      return "check the path";
     case ENOTDIR:
       return "a part of the path before the last is a file";
     case EACCES:

@@ -14,7 +14,8 @@ class Progress {
   virtual ~Progress() = default;
   virtual void begin(const std::string& what, std::int64_t total);  // total 0: not known
   virtual void advance(std::int64_t count);
-  virtual void end();  // also after an error, when a ProgressStep is unwound
+  virtual void skip(std::int64_t count);  // done before: says nothing about the pace
+  virtual void end();                     // also after an error, when a ProgressStep is unwound
 };
 
 Progress& no_progress();  // does nothing; the default argument of functions that take one
@@ -30,6 +31,7 @@ class ProgressStep {
   ProgressStep& operator=(const ProgressStep&) = delete;
 
   void advance(std::int64_t count) { progress_.advance(count); }
+  void skip(std::int64_t count) { progress_.skip(count); }
 
  private:
   Progress& progress_;

@@ -350,6 +350,13 @@ const GgmlType* gguf_written_type(const std::string& name) {
   return nullptr;
 }
 
+std::vector<const GgmlType*> gguf_quantized_types() {
+  std::vector<const GgmlType*> types;
+  for (const int code : kWrittenTypes)
+    if (const GgmlType* type = find_ggml_type(code); type->block > 1) types.push_back(type);
+  return types;
+}
+
 std::string gguf_why_not(const LinearFormat& layer) {
   const CodeFormat& w = layer.weights;
   if (layer.inputs.active()) return "has inputs in " + to_string(layer.inputs);

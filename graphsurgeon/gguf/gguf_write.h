@@ -14,6 +14,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "engine/base/thread_pool.h"
 #include "engine/numeric/ggml_blocks.h"
@@ -54,5 +55,6 @@ std::string gguf_why_not(const LinearFormat& layer);
 void check_gguf(const std::vector<LinearFormat>& layers, const std::string& place);
 // A type that is written, by its name in any case ("q4_k"); nullptr for others.
 const GgmlType* gguf_written_type(const std::string& name);
+std::vector<const GgmlType*> gguf_quantized_types();  // those of them that are no floats
 
 }  // namespace pare

@@ -409,7 +409,7 @@ class Placer {
   std::map<std::tuple<ValueId, DType, bool>, std::size_t> sites_;
   std::set<NodeId> quantized_;
   std::map<std::pair<std::int64_t, int>, std::vector<std::string>>
-      smaller_;  // inputs and group that was fitted: layers
+      smaller_;                       // inputs and group that was fitted: layers
   std::vector<LayerGroups> grouped_;  // every weight that asked for a format
   std::vector<int> depth_;
   int groups_ = 0;

@@ -1,6 +1,7 @@
 #include "quant/placement/spec.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "engine/base/error.h"
 #include "engine/numeric/table.h"
@@ -210,7 +211,8 @@ void check_groups(const std::vector<LayerGroups>& layers) {
     divides = size;
     if ((size & (size - 1)) == 0) power = size;
   }
-  const std::string does = layers.size() > 1 ? "is the largest that does in every layer" : "is the largest that does";
+  const std::string does =
+      layers.size() > 1 ? "is the largest that does in every layer" : "is the largest that does";
   throw make_error(ErrorCode::kUsage, "a group of {} does not divide its {} inputs{}", first->format.block,
                    first->ins, misfits == 1 ? "" : fmt::format(", nor those of {} more layers", misfits - 1))
       .at(first->layer.empty() ? "" : fmt::format("layer '{}'", first->layer))
@@ -338,17 +340,56 @@ const std::vector<Scheme>& schemes() {
   return table;
 }
 
-const Scheme& scheme_from_name(const std::string& text) {
+namespace {
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// Another scheme that is called so but for case.
+const Scheme* sibling(const Scheme& scheme) {
+  for (const Scheme& other : schemes())
+    if (&other != &scheme && lower(other.name) == lower(scheme.name) &&
+        !(other.weights == scheme.weights && other.activations == scheme.activations))
+      return &other;
+  return nullptr;
+}
+
+std::string inputs_of(const Scheme& scheme) {
+  const Format& inputs = scheme.activations;
+  if (!inputs.active()) return "leaves inputs float";
+  return fmt::format("has {} inputs, {}", pare::name(inputs.dtype),
+                     inputs.dynamic ? "scales at run time" : "scales from calibration");
+}
+
+}  // namespace
+
+std::string same_letters(const Scheme& scheme) {
+  const Scheme* other = sibling(scheme);
+  return other == nullptr
+             ? ""
+             : fmt::format("{} {}; {} {}", scheme.name, inputs_of(scheme), other->name, inputs_of(*other));
+}
+
+std::string scheme_hint(const std::string& text) {
   std::vector<const char*> known;
   std::string list;
   for (const Scheme& scheme : schemes()) {
-    if (text == scheme.name) return scheme;
     known.push_back(scheme.name);
     list += (list.empty() ? "" : ", ") + std::string(scheme.name);
   }
   const std::string near = nearest_word(text, known.data(), known.size());
-  throw make_error(ErrorCode::kUsage, "unknown scheme '{}'", text)
-      .hint(near.empty() ? "one of " + list : "did you mean '" + near + "'? One of " + list);
+  if (near.empty()) return "one of " + list + " (`pare ops --formats` says what they are)";
+  const std::string both = same_letters(scheme_from_name(near));
+  return fmt::format("did you mean '{}'? {}`pare ops --formats` lists all", near,
+                     both.empty() ? "" : both + "; ");
+}
+
+const Scheme& scheme_from_name(const std::string& text) {
+  for (const Scheme& scheme : schemes())
+    if (text == scheme.name) return scheme;
+  throw make_error(ErrorCode::kUsage, "unknown scheme '{}'", text).hint(scheme_hint(text));
 }
 
 }  // namespace pare::quant

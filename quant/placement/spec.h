@@ -99,6 +99,12 @@ struct Scheme {
 };
 const std::vector<Scheme>& schemes();
 const Scheme& scheme_from_name(const std::string& text);
+// What to do about a name that is none: the nearest one, with what it is, and one that differs from it by
+// case alone; or all of them.
+std::string scheme_hint(const std::string& text);
+// "NVFP4 quantizes inputs too" for nvfp4: a scheme of the same letters that is another one; "" where there is
+// none.
+std::string same_letters(const Scheme& scheme);
 
 // The block that a weight with `ins` inputs a product and `taps` gets:
 //   one that divides, or is not smaller than, the inputs   stays

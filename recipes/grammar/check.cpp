@@ -197,14 +197,9 @@ class Checker {
   // Whether the scheme quantizes activations.
   bool check_scheme(const std::string& scheme) const {
     if (scheme.empty()) return false;
-    std::vector<const char*> known;
-    for (const quant::Scheme& s : quant::schemes()) {
+    for (const quant::Scheme& s : quant::schemes())
       if (scheme == s.name) return s.activations.active() && !s.activations.dynamic;
-      known.push_back(s.name);
-    }
-    const std::string near = nearest_word(scheme, known.data(), known.size());
-    refuse("quantize.scheme", fmt::format("there is no scheme '{}'", scheme),
-           near.empty() ? "`pare ops --formats` lists them" : fmt::format("did you mean '{}'?", near));
+    refuse("quantize.scheme", fmt::format("there is no scheme '{}'", scheme), quant::scheme_hint(scheme));
     return false;
   }
 
@@ -265,15 +260,11 @@ class Checker {
   void check_evaluate() const {
     const EvaluateSpec& e = *r_.evaluate;
     const bool known_data = e.data.empty() || dataset_exists("evaluate.data", e.data);
-    const std::vector<const char*> names = metric_names();
     for (std::size_t i = 0; i < e.metrics.size(); ++i) {
       const std::string key = fmt::format("evaluate.metrics.{}", i);
       const MetricInfo* metric = find_metric(e.metrics[i]);
       if (metric == nullptr) {
-        const std::string near = nearest_word(e.metrics[i], names.data(), names.size());
-        refuse(key, fmt::format("there is no metric '{}'", e.metrics[i]),
-               near.empty() ? fmt::format("one of {}", fmt::join(names, ", "))
-                            : fmt::format("did you mean '{}'?", near));
+        refuse(key, fmt::format("there is no metric '{}'", e.metrics[i]), metric_hint(e.metrics[i]));
       }
       if (metric == nullptr || !known_data) continue;
       const DatasetSpec& d = r_.datasets.at(e.data).spec;

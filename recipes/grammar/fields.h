@@ -69,8 +69,10 @@ struct TreeNode;
 class Mistakes;
 // Fills what `body` describes from a mapping. Mistakes, kUsage with the place: unknown keys (with a
 // suggestion), wrong types, values outside their choices or limits, required keys that are missing. What is
-// wrong keeps its value. Throws only when `node` is no mapping.
-void read_fields(const TreeNode& node, const std::string& what, const Fields::Body& body, Mistakes& mistakes);
+// wrong keeps its value. Throws only when `node` is no mapping. `partial`: keys may stand in a base that
+// could not be read, so none is missing.
+void read_fields(const TreeNode& node, const std::string& what, const Fields::Body& body, Mistakes& mistakes,
+                 bool partial = false);
 // The mapping with every value that is not empty; `path` (may be empty) changes the paths in it.
 using ChangePath = std::function<std::string(const std::string& key, const std::string& path)>;
 TreeNode write_fields(const Fields::Body& body, const ChangePath& path = {});

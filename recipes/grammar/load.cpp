@@ -175,14 +175,15 @@ LoadedRecipe parse_recipe(std::string_view text, const std::string& name, const 
   apply_sets(loaded.tree, sets, false);
   const TreeNode alone = loaded.tree;
   mistakes.collect([&] { loaded.tree = with_bases(std::move(loaded.tree), folder, "", 0); });
-  if (mistakes.any()) {  // go on without the base: the rest of the mistakes
+  const bool lacks_base = mistakes.any();
+  if (lacks_base) {  // go on without the base: the rest of the mistakes
     loaded.tree = alone;
     drop_member(loaded.tree, "extends");
   }
   Substitution(sets).walk(loaded.tree);
   apply_sets(loaded.tree, sets, true);
   read_fields(
-      loaded.tree, "the recipe", [&](Fields& f) { describe(f, loaded.recipe); }, mistakes);
+      loaded.tree, "the recipe", [&](Fields& f) { describe(f, loaded.recipe); }, mistakes, lacks_base);
   mistakes.raise();
   loaded.recipe.folder = folder;
   if (loaded.recipe.name.empty()) loaded.recipe.name = file_stem(name);

@@ -71,8 +71,8 @@ class KeyList final : public Fields {
 
 class Reader final : public Fields {
  public:
-  Reader(const TreeNode& node, std::string what, Mistakes& mistakes)
-      : node_(node), what_(std::move(what)), mistakes_(mistakes) {}
+  Reader(const TreeNode& node, std::string what, Mistakes& mistakes, bool partial)
+      : node_(node), what_(std::move(what)), mistakes_(mistakes), partial_(partial) {}
 
   void check_kind(const Body& body) const {
     if (node_.kind == TreeNode::Kind::kMap || node_.kind == TreeNode::Kind::kNull) return;
@@ -232,7 +232,7 @@ class Reader final : public Fields {
   const TreeNode* find(const Field& f) const {
     const TreeNode* node = node_.find(f.key);
     if (node == nullptr) {
-      if (f.required && !unknown_) lacks(f);
+      if (f.required && !unknown_ && !partial_) lacks(f);
       return nullptr;
     }
     if (node->kind != TreeNode::Kind::kNull) return node;
@@ -267,7 +267,7 @@ class Reader final : public Fields {
   }
 
   void read_part(const TreeNode& node, const std::string& what, const Body& body) const {
-    mistakes_.collect([&] { read_fields(node, what, body, mistakes_); });
+    mistakes_.collect([&] { read_fields(node, what, body, mistakes_, partial_); });
   }
 
   static std::vector<const TreeNode*> items(const TreeNode& node) {
@@ -320,14 +320,15 @@ class Reader final : public Fields {
   const TreeNode& node_;
   std::string what_;
   Mistakes& mistakes_;
+  bool partial_;
   bool unknown_ = false;  // some key has no meaning: perhaps one that is required, misspelt
 };
 
 }  // namespace
 
-void read_fields(const TreeNode& node, const std::string& what, const Fields::Body& body,
-                 Mistakes& mistakes) {
-  Reader reader(node, what, mistakes);
+void read_fields(const TreeNode& node, const std::string& what, const Fields::Body& body, Mistakes& mistakes,
+                 bool partial) {
+  Reader reader(node, what, mistakes, partial);
   reader.check_kind(body);
   reader.check_keys(body);
   body(reader);

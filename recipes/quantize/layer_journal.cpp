@@ -283,14 +283,14 @@ class Ticks {
 
 std::vector<quant::WeightPlan> plan_layers(const Graph& graph, const quant::Placement& placement,
                                            const DescribeUnit& describe, LayerJournal* journal,
-                                           Progress& progress, const PlanUnit& plan) {
+                                           Progress& progress, const PlanUnit& plan, const char* what) {
   std::vector<quant::WeightPlan> plans(placement.weights.size());
   const auto size_of = [&](const quant::WeightSite& site) {
     return subgraph_at(graph, site.path).value(site.value).constant.size();
   };
   std::int64_t total = 0;
   for (const quant::WeightSite& site : placement.weights) total += size_of(site);
-  ProgressStep step(progress, "weights", total);
+  ProgressStep step(progress, what, total);
   std::set<int> fused_done;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const int fused = placement.weights[i].fused;
@@ -316,15 +316,17 @@ std::vector<quant::WeightPlan> plan_layers(const Graph& graph, const quant::Plac
         journal != nullptr ? key_of(graph, unit, describe(unit), journal->base(), !journal->is_temporary())
                            : "";
     if (journal != nullptr && !journal->is_temporary()) made = journal->find(key);
-    if (made.size() != members.size()) {
+    if (made.size() == members.size()) {
+      step.skip(size);
+    } else {
       const auto start = std::chrono::steady_clock::now();
       made = plan(unit, [&](double share) { ticks.advance(share); });
       PARE_ASSERT(made.size() == members.size());
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       if (journal != nullptr && journal->is_worth_keeping(made, seconds)) made = journal->keep(key, made);
+      ticks.finish();
     }
     for (std::size_t k = 0; k < members.size(); ++k) plans[members[k]] = std::move(made[k]);
-    ticks.finish();
   }
   return plans;
 }

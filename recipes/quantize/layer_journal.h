@@ -78,6 +78,7 @@ using PlanUnit =
 // looked for between units; progress counts weights. Errors: those of `plan`, kDevice.
 std::vector<quant::WeightPlan> plan_layers(const Graph& graph, const quant::Placement& placement,
                                            const DescribeUnit& describe, LayerJournal* journal,
-                                           Progress& progress, const PlanUnit& plan);
+                                           Progress& progress, const PlanUnit& plan,
+                                           const char* what = "weights");
 
 }  // namespace pare

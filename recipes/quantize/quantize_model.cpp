@@ -181,17 +181,36 @@ class Flow {
             std::any_of(seen.begin(), seen.end(), [&](const auto& s) { return s.first == pair; });
         if (!known) seen.emplace_back(pair, value_label(graph, site.path, site.value));
       }
-    for (const auto& [pair, label] : seen)
-      if (in_.calibration->has_tokens() && positions(*pair) < most)
-        notes_.push_back(fmt::format("'{}' was reached by {} of {} tokens{}", label, positions(*pair), most,
-                                     positions(*pair) < static_cast<std::uint64_t>(pair->fit.n)
-                                         ? ", fewer than it has inputs: its codes rest on little"
-                                         : ""));
+    if (!in_.calibration->has_tokens()) return;
+    // One sentence for all of them: a large mixture has thousands.
+    std::vector<std::pair<std::uint64_t, std::string>> rare;  // tokens and layer
+    std::size_t little = 0;
+    for (const auto& [pair, label] : seen) {
+      if (positions(*pair) >= most) continue;
+      rare.emplace_back(positions(*pair), label);
+      little += positions(*pair) < static_cast<std::uint64_t>(pair->fit.n) ? 1 : 0;
+    }
+    const auto and_more = [](std::size_t count) {
+      return count == 1 ? std::string() : fmt::format(" and {} more", count - 1);
+    };
+    if (!rare.empty()) {
+      std::sort(rare.begin(), rare.end());
+      notes_.push_back(fmt::format(
+          "'{}' was reached by {} of {} tokens{}{}", rare.front().second, rare.front().first, most,
+          rare.size() == 1
+              ? ""
+              : fmt::format(", {} other inputs of layers by up to {}", rare.size() - 1, rare.back().first),
+          little == 0 ? ""
+                      : fmt::format("; {} by fewer than the layer has inputs: codes "
+                                    "rest on little (more calibration samples)",
+                                    little)));
+    }
+    std::vector<std::string> never;
     for (const quant::WeightSite& site : placement.weights)
-      if (in_.calibration->has_tokens() && grams.find(site) == nullptr)
-        notes_.push_back(
-            fmt::format("'{}' was reached by no token: it keeps the nearest codes of a searched grid",
-                        value_label(graph, site.path, site.value)));
+      if (grams.find(site) == nullptr) never.push_back(value_label(graph, site.path, site.value));
+    if (!never.empty())
+      notes_.push_back(fmt::format("'{}'{}: reached by no token, so the nearest codes of a searched grid",
+                                   never.front(), and_more(never.size())));
   }
 
   bool auto_is_coarse(const quant::Placement& placement) const {

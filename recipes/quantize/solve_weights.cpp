@@ -266,6 +266,10 @@ SolvedRows solve_rows(const std::string& name, const quant::WeightSite& site, co
 std::vector<quant::WeightPlan> solve_weights(const Graph& graph, const quant::Placement& placement,
                                              const LayerGrams& grams, const SolveOptions& options,
                                              LayerJournal* journal, Progress& progress, ThreadPool& pool) {
+  // Layers of method auto are gone through twice, for two candidates.
+  const bool automatic = std::any_of(placement.weights.begin(), placement.weights.end(),
+                                     [](const quant::WeightSite& site) { return site.method == "auto"; });
+  const char* what = !automatic ? "weights" : options.searched ? "weights, searched" : "weights, by outputs";
   return plan_layers(
       graph, placement, [&](const quant::Placement& unit) { return describe(unit, grams, options); }, journal,
       progress,
@@ -273,7 +277,8 @@ std::vector<quant::WeightPlan> solve_weights(const Graph& graph, const quant::Pl
         SolveOptions told = options;
         told.layer.advance = advance;
         return solve_unit(graph, unit, grams, told, pool);
-      });
+      },
+      what);
 }
 
 quant::Placement part_of(const quant::Placement& placement, const std::vector<std::size_t>& weights) {

@@ -61,10 +61,7 @@ StudyJudge::StudyJudge(const SensitivityInput& input, const QuantizeChoices& cho
   PARE_ASSERT(in_.graph != nullptr && in_.data != nullptr && in_.pool != nullptr);
   info_ = find_metric(in_.metric);
   if (info_ == nullptr) {
-    const std::vector<const char*> names = metric_names();
-    const std::string near = nearest_word(in_.metric, names.data(), names.size());
-    throw make_error(ErrorCode::kUsage, "there is no metric '{}'", in_.metric)
-        .hint(near.empty() ? "`pare eval --help` lists them" : fmt::format("did you mean '{}'?", near));
+    throw make_error(ErrorCode::kUsage, "there is no metric '{}'", in_.metric).hint(metric_hint(in_.metric));
   }
   options_.pool = in_.pool;
   options_.arithmetic = Arithmetic::kFake;
@@ -83,9 +80,10 @@ void StudyJudge::look_at_data(const QuantizeChoices& given) {
     looks_ = looks_ || grams || scales_channels(site.method);
   }
   if (!grams || choices.rotate || in_.calibration == nullptr) return;  // rotated inputs are other ones
-  grams_ = choices.objective == "model"
-               ? LayerGrams::collect_gradients(*in_.graph, placement, *in_.calibration, *in_.pool, in_.progress)
-               : LayerGrams::collect(*in_.graph, placement, *in_.calibration, *in_.pool, in_.progress);
+  grams_ =
+      choices.objective == "model"
+          ? LayerGrams::collect_gradients(*in_.graph, placement, *in_.calibration, *in_.pool, in_.progress)
+          : LayerGrams::collect(*in_.graph, placement, *in_.calibration, *in_.pool, in_.progress);
 }
 
 StudyJudge::Verdict StudyJudge::judge(const Graph& candidate) {

@@ -151,8 +151,9 @@ TEST(Gates, ValueDropAndRelative) {
   // And back.
   for (const char* name : {"top1", "perplexity", "kl"})
     for (const GateKind kind : {GateKind::kValue, GateKind::kDrop, GateKind::kDropRelative})
-      EXPECT_EQ(metric_at_drop(*find_metric(name), kind, 0.5, metric_drop(*find_metric(name), kind, 0.5, 0.75)),
-                0.75)
+      EXPECT_EQ(
+          metric_at_drop(*find_metric(name), kind, 0.5, metric_drop(*find_metric(name), kind, 0.5, 0.75)),
+          0.75)
           << name;
   // outputs that were not finite never pass, whatever the figure says
   EXPECT_FALSE(judge(parse_gate("top1>=0"), {{"top1", 1}}, {}, nullptr, 3).passed);
