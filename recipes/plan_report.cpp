@@ -126,6 +126,39 @@ void report_weight_methods(Report& report, const QuantizeOutcome& o) {
   if (several) report.tables.push_back(std::move(table));
 }
 
+// What an expert's codes rest on.
+void report_reached(Report& report, const QuantizeOutcome& o) {
+  if (o.reached.empty()) return;
+  ReportTable table;
+  table.title = "Tokens of experts";
+  table.note =
+      "calibration tokens that reached a layer; codes rest on little where they are fewer than its inputs";
+  table.columns = {"weight", "tokens", "of", "inputs"};
+  for (const ReachedLayer& layer : o.reached)
+    table.rows.push_back(
+        {layer.tensor, std::to_string(layer.tokens), std::to_string(layer.of), std::to_string(layer.inputs)});
+  report.tables.push_back(std::move(table));
+}
+
+// One sentence a reason, however many layers have it.
+void warn_of_fallbacks(Report& report, const QuantizeOutcome& o) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;  // in the order of the layers
+  for (std::size_t i = 0; i < o.plan.weights.size(); ++i) {
+    const quant::LayerRecord& record = o.plan.weights[i].record;
+    if (record.fallback.empty()) continue;
+    const quant::WeightSite& site = o.plan.placement.weights[i];
+    const std::string reason = fmt::format("{}, because {}", record.method, record.fallback);
+    auto known =
+        std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == reason; });
+    if (known == reasons.end()) known = reasons.insert(reasons.end(), {reason, {}});
+    known->second.push_back(value_label(o.source, site.path, site.value));
+  }
+  for (const auto& [reason, layers] : reasons)
+    report.warnings.push_back(
+        fmt::format("weight '{}'{}: {}", layers.front(),
+                    layers.size() == 1 ? "" : fmt::format(" and {} more", layers.size() - 1), reason));
+}
+
 void report_transforms(Report& report, const QuantizeOutcome& o) {
   if (!o.scaled.empty()) {
     ReportTable table;
@@ -161,16 +194,10 @@ void report_outcome(Report& report, const QuantizeOutcome& o) {
   for (const quant::Skipped& skipped : o.plan.placement.skipped)
     report.skipped.push_back({skipped.tensor, skipped.why});
   for (const std::string& note : o.notes) report.warnings.push_back(note);
-  for (std::size_t i = 0; i < o.plan.weights.size(); ++i) {
-    const quant::LayerRecord& record = o.plan.weights[i].record;
-    if (record.fallback.empty()) continue;
-    const quant::WeightSite& site = o.plan.placement.weights[i];
-    report.warnings.push_back(fmt::format("weight '{}': {}, because {}",
-                                          value_label(o.source, site.path, site.value), record.method,
-                                          record.fallback));
-  }
+  warn_of_fallbacks(report, o);
   report_candidates(report, o);
   report_weight_methods(report, o);
+  report_reached(report, o);
   report_transforms(report, o);
 }
 

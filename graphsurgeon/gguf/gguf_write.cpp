@@ -375,8 +375,10 @@ void check_gguf(const std::vector<LinearFormat>& layers, const std::string& plac
       throw make_error(ErrorCode::kUnsupported, "gguf cannot hold this: layer '{}' {}", layer.module, why)
           .at(place)
           .hint(
-              "it has symmetric codes of 4 and 8 bits in groups of 32 (int4 or int8_weights with group_size "
-              "32), mxfp4, and ggml's own types (pare quantize --format q4_k --export gguf)");
+              "it has symmetric codes of 4 and 8 bits in groups of 32 (int4 or int8_weights with "
+              "--group-size 32, "
+              "in a recipe group_size: 32), mxfp4, and ggml's own types (pare quantize --format q4_k "
+              "--export gguf)");
 }
 
 void check_gguf_model(const Checkpoint& checkpoint, const GgufWriteOptions& options) {

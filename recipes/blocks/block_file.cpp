@@ -218,7 +218,7 @@ quant::ActivationPlan activation_from(const Json& r, const TensorList& tensors) 
 }
 
 Json lists_record(const QuantizeOutcome& o) {
-  Json ranges = Json::array(), scaled = Json::array(), low_rank = Json::array();
+  Json ranges = Json::array(), scaled = Json::array(), low_rank = Json::array(), reached = Json::array();
   for (const RangeChoice& range : o.ranges)
     ranges.push_back(Json::array({range.method, json_number(static_cast<double>(range.low)),
                                   json_number(static_cast<double>(range.high)), json_number(range.mse),
@@ -229,11 +229,10 @@ Json lists_record(const QuantizeOutcome& o) {
   for (const LowRankLayer& layer : o.low_rank)
     low_rank.push_back(
         Json::array({layer.tensor, layer.rank, json_number(layer.plain_loss), json_number(layer.loss)}));
-  return {{"ranges", ranges},
-          {"scaled", scaled},
-          {"low_rank", low_rank},
-          {"notes", o.notes},
-          {"biases_corrected", o.biases_corrected}};
+  for (const ReachedLayer& layer : o.reached)
+    reached.push_back(Json::array({layer.tensor, layer.tokens, layer.of, layer.inputs}));
+  return {{"ranges", ranges},     {"scaled", scaled}, {"reached", reached},
+          {"low_rank", low_rank}, {"notes", o.notes}, {"biases_corrected", o.biases_corrected}};
 }
 
 void lists_from(const Json& r, QuantizeOutcome& o) {
@@ -264,6 +263,9 @@ void lists_from(const Json& r, QuantizeOutcome& o) {
     layer.loss = number(one.at(3));
     o.low_rank.push_back(std::move(layer));
   }
+  for (const Json& one : r.at("reached"))
+    o.reached.push_back({one.at(0).get<std::string>(), one.at(1).get<std::uint64_t>(),
+                         one.at(2).get<std::uint64_t>(), one.at(3).get<std::uint64_t>()});
   o.notes = r.at("notes").get<std::vector<std::string>>();
   o.biases_corrected = r.at("biases_corrected").get<int>();
 }

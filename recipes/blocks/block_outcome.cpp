@@ -127,6 +127,7 @@ void BlockAssembly::add(const QuantizeOutcome& block, const std::string& in, con
   extend(block.stats, whole_.stats);
   extend(block.scaled, whole_.scaled);
   extend(block.low_rank, whole_.low_rank);
+  extend(block.reached, whole_.reached);
   for (const std::string& note : block.notes) whole_.notes.push_back(name + ": " + note);
   whole_.biases_corrected += block.biases_corrected;
   whole_.scoring_seconds += block.scoring_seconds;

@@ -182,29 +182,23 @@ class Flow {
         if (!known) seen.emplace_back(pair, value_label(graph, site.path, site.value));
       }
     if (!in_.calibration->has_tokens()) return;
-    // One sentence for all of them: a large mixture has thousands.
-    std::vector<std::pair<std::uint64_t, std::string>> rare;  // tokens and layer
-    std::size_t little = 0;
-    for (const auto& [pair, label] : seen) {
-      if (positions(*pair) >= most) continue;
-      rare.emplace_back(positions(*pair), label);
-      little += positions(*pair) < static_cast<std::uint64_t>(pair->fit.n) ? 1 : 0;
-    }
+    for (const auto& [pair, label] : seen)
+      if (positions(*pair) < most)
+        out_.reached.push_back({label, positions(*pair), most, static_cast<std::uint64_t>(pair->fit.n)});
+    // One sentence for all of them: a large mixture has thousands. The report has a table.
     const auto and_more = [](std::size_t count) {
-      return count == 1 ? std::string() : fmt::format(" and {} more", count - 1);
+      return count <= 1 ? std::string() : fmt::format(" and {} more", count - 1);
     };
-    if (!rare.empty()) {
-      std::sort(rare.begin(), rare.end());
+    const auto little = [](const ReachedLayer& layer) { return layer.tokens < layer.inputs; };
+    const auto rarest =
+        std::min_element(out_.reached.begin(), out_.reached.end(),
+                         [](const ReachedLayer& x, const ReachedLayer& y) { return x.tokens < y.tokens; });
+    if (rarest != out_.reached.end() && little(*rarest))
       notes_.push_back(fmt::format(
-          "'{}' was reached by {} of {} tokens{}{}", rare.front().second, rare.front().first, most,
-          rare.size() == 1
-              ? ""
-              : fmt::format(", {} other inputs of layers by up to {}", rare.size() - 1, rare.back().first),
-          little == 0 ? ""
-                      : fmt::format("; {} by fewer than the layer has inputs: codes "
-                                    "rest on little (more calibration samples)",
-                                    little)));
-    }
+          "'{}'{} reached by fewer tokens than inputs it has (it: {} of {}): its codes rest on little",
+          rarest->tensor,
+          and_more(static_cast<std::size_t>(std::count_if(out_.reached.begin(), out_.reached.end(), little))),
+          rarest->tokens, most));
     std::vector<std::string> never;
     for (const quant::WeightSite& site : placement.weights)
       if (grams.find(site) == nullptr) never.push_back(value_label(graph, site.path, site.value));

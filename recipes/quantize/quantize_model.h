@@ -94,6 +94,12 @@ struct ScoredCandidate {
   bool refused = false;  // not the float function even before quantization: no score
 };
 
+// How many tokens of the calibration reached a layer that some did not reach: an expert.
+struct ReachedLayer {
+  std::string tensor;  // its weight; of several that read the same input the first
+  std::uint64_t tokens = 0, of = 0, inputs = 0;
+};
+
 struct QuantizeOutcome {
   Graph source;  // the float graph of the plan: transformed, biases corrected
   quant::Plan plan;
@@ -103,7 +109,8 @@ struct QuantizeOutcome {
   std::vector<ScoredCandidate> candidates;  // empty when nothing was scored
   std::vector<ScaledValue> scaled;
   std::vector<LowRankLayer> low_rank;
-  std::vector<std::string> notes;  // what could not be done, by layer
+  std::vector<ReachedLayer> reached;  // in the order of the layers
+  std::vector<std::string> notes;     // what could not be done, by layer
   int biases_corrected = 0;
   double scoring_seconds = 0;  // of the whole, spent on drift evaluations
 };

@@ -33,7 +33,7 @@ with workplace() as folder:
     # What the export cannot hold, and groups that do not divide: before any work, with the key, and nothing is left that must be forced.
     write(folder, 'gguf.yaml', recipe('llm-int4-awq', tall, 'export: {model: gguf}'))
     write(folder, 'group.yaml', recipe('llm-int4-awq', tall, 'quantize: {scheme: W4A16, group_size: 48}'))
-    for name, code, words in (('gguf', 4, ('gguf.yaml:9:17', 'gguf cannot hold', 'group_size 32', 'q4_k')),
+    for name, code, words in (('gguf', 4, ('gguf.yaml:9:17', 'gguf cannot hold', 'group_size: 32', 'q4_k')),
                               ('group', 2, ('group.yaml:9:39', 'a group of 48 does not divide its 64 inputs', 'nor those of 13 more layers',
                                             '32 is the largest that does in every layer'))):
         step(f'check {name}', ['recipe', 'check', f'{name}.yaml'], code, *words, **here)
