@@ -112,11 +112,13 @@ class Quantize final : public Command {
           .at("--format")
           .hint("add --export gguf; `pare ops --formats` lists the schemes of the others");
     }
-    if (const std::string both = quant::same_letters(quant::scheme_from_name(spec_.scheme)); !both.empty())
+    const quant::Scheme& scheme = quant::scheme_from_name(spec_.scheme);
+    // Whoever writes nvfp4 and means NVFP4 would be surprised by float inputs.
+    if (const std::string both = quant::same_letters(scheme); !both.empty() && !scheme.activations.active())
       context.message(both);
     // Zero points are for activations; for weights where these are all that is quantized.
     if (asymmetric_) {
-      const quant::Format& a = quant::scheme_from_name(spec_.scheme).activations;
+      const quant::Format& a = scheme.activations;
       (a.active() ? spec_.activations.symmetric : spec_.weights.symmetric) = false;
     }
     QuantizeChoices choices = quantize_choices(spec_);

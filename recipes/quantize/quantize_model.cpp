@@ -129,7 +129,8 @@ class Flow {
     if (in_.calibration != nullptr && (any_site(placement, wants_grams) || auto_is_coarse(placement))) {
       source.grams =
           in_.grams != nullptr && !choices_.rotate ? *in_.grams : collect_grams(source.graph, placement);
-      note_positions(source.graph, placement, source.grams);
+      if (in_.calibration->has_tokens())
+        out_.reached = reached_layers(source.graph, placement, source.grams, notes_);
     }
     std::vector<ScaledValue> scaled;
     std::vector<std::string> notes;
@@ -167,44 +168,6 @@ class Flow {
     return choices_.objective == "model"
                ? LayerGrams::collect_gradients(graph, placement, *in_.calibration, *in_.pool, in_.progress)
                : LayerGrams::collect(graph, placement, *in_.calibration, *in_.pool, in_.progress);
-  }
-
-  // How many positions each layer's input had, where they differ: the tokens that reached an expert.
-  void note_positions(const Graph& graph, const quant::Placement& placement, const LayerGrams& grams) {
-    std::vector<std::pair<std::shared_ptr<const GramPair>, std::string>> seen;  // in the order of the layers
-    std::uint64_t most = 0;
-    const auto positions = [](const GramPair& pair) { return pair.fit.count + pair.held_out.count; };
-    for (const quant::WeightSite& site : placement.weights)
-      if (const auto pair = grams.find(site); pair != nullptr && pair->fit.groups == 1) {
-        most = std::max(most, positions(*pair));
-        const bool known =
-            std::any_of(seen.begin(), seen.end(), [&](const auto& s) { return s.first == pair; });
-        if (!known) seen.emplace_back(pair, value_label(graph, site.path, site.value));
-      }
-    if (!in_.calibration->has_tokens()) return;
-    for (const auto& [pair, label] : seen)
-      if (positions(*pair) < most)
-        out_.reached.push_back({label, positions(*pair), most, static_cast<std::uint64_t>(pair->fit.n)});
-    // One sentence for all of them: a large mixture has thousands. The report has a table.
-    const auto and_more = [](std::size_t count) {
-      return count <= 1 ? std::string() : fmt::format(" and {} more", count - 1);
-    };
-    const auto little = [](const ReachedLayer& layer) { return layer.tokens < layer.inputs; };
-    const auto rarest =
-        std::min_element(out_.reached.begin(), out_.reached.end(),
-                         [](const ReachedLayer& x, const ReachedLayer& y) { return x.tokens < y.tokens; });
-    if (rarest != out_.reached.end() && little(*rarest))
-      notes_.push_back(fmt::format(
-          "'{}'{} reached by fewer tokens than inputs it has (it: {} of {}): its codes rest on little",
-          rarest->tensor,
-          and_more(static_cast<std::size_t>(std::count_if(out_.reached.begin(), out_.reached.end(), little))),
-          rarest->tokens, most));
-    std::vector<std::string> never;
-    for (const quant::WeightSite& site : placement.weights)
-      if (grams.find(site) == nullptr) never.push_back(value_label(graph, site.path, site.value));
-    if (!never.empty())
-      notes_.push_back(fmt::format("'{}'{}: reached by no token, so the nearest codes of a searched grid",
-                                   never.front(), and_more(never.size())));
   }
 
   bool auto_is_coarse(const quant::Placement& placement) const {

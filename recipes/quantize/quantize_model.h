@@ -39,6 +39,7 @@
 #include "quant/placement/spec.h"
 #include "quant/plan.h"
 #include "recipes/quantize/low_rank_layers.h"
+#include "recipes/quantize/reached_layers.h"
 #include "recipes/quantize/scale_layers.h"
 #include "recipes/quantize/solve_in_order.h"
 #include "recipes/quantize/solve_weights.h"
@@ -92,12 +93,6 @@ struct ScoredCandidate {
   bool chosen = false;
   double seconds = 0;
   bool refused = false;  // not the float function even before quantization: no score
-};
-
-// How many tokens of the calibration reached a layer that some did not reach: an expert.
-struct ReachedLayer {
-  std::string tensor;  // its weight; of several that read the same input the first
-  std::uint64_t tokens = 0, of = 0, inputs = 0;
 };
 
 struct QuantizeOutcome {
